@@ -1,0 +1,490 @@
+"""The transforms: jvp, vjp, linearize, grad, value_and_grad, hvp and vmap of Python functions."""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from autodiff import tree
+from autodiff.batch import batch_eval, materialize
+from autodiff.errors import NotDifferentiableError, ShapeError, TreeError
+from autodiff.forward import is_inexact, jvp_eval
+from autodiff.program import Program, Spec
+from autodiff.reverse import vjp_eval
+from autodiff.trace import (
+    as_value,
+    bind,
+    concrete_of,
+    function_name,
+    quoted,
+    spec_of,
+    trace_flat,
+    user_line,
+)
+from autodiff.tracer import Tracer
+
+
+def trace(f: Callable[..., Any], *args: Any) -> Program:
+    """The program of `f` at the arguments' shapes and dtypes.
+
+    Arguments: arrays, or `Spec`s where there is no value (a Python branch on a traced value then
+    fails), in any containers. Returns a verified Program. Raises TracerError where the function
+    leaves the traced world, or closes over a traced value of an outer transform.
+    """
+    from autodiff.program import verify
+
+    leaves, in_tree = tree.flatten(args)
+    values = [leaf if isinstance(leaf, Spec) else as_value(leaf, "argument") for leaf in leaves]
+    concretes = [None if isinstance(v, Spec) else concrete_of(v) for v in values]
+    specs = [v if isinstance(v, Spec) else spec_of(v) for v in values]
+    program, _ = trace_flat(f, specs, in_tree, concretes)
+    return verify(program)
+
+
+def _traced(
+    f: Callable[..., Any], args: Sequence[Any]
+) -> tuple[Program, list[Any], tuple[Tracer, ...]]:
+    """Program of `f` at arguments, the flat argument values, and the captured outer values."""
+    leaves, in_tree = tree.flatten(tuple(args))
+    values = [as_value(leaf, "argument") for leaf in leaves]
+    program, captured = trace_flat(
+        f, [spec_of(v) for v in values], in_tree, [concrete_of(v) for v in values]
+    )
+    return program, values, captured
+
+
+def _finish(values: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
+    """Results as arrays that share no memory with inputs or one another."""
+    owned: list[Any] = []
+    for value in values:
+        if not isinstance(value, Tracer):
+            value = np.asarray(value)
+            others = [v for v in (*inputs, *owned) if isinstance(v, np.ndarray)]
+            if not value.flags.writeable or any(np.may_share_memory(value, o) for o in others):
+                value = value.copy()
+        owned.append(value)
+    return owned
+
+
+def instantiate(value: Any, spec: Spec) -> Any:
+    """A symbolic zero as an array."""
+    return np.zeros(spec.shape, spec.dtype) if value is None else value
+
+
+def _tangent(value: Any, primal: Any, what: str) -> Any:
+    """A tangent or cotangent fitted to its primal; None and integer primals give None."""
+    spec = spec_of(primal)
+    if value is None or not is_inexact(spec.dtype):
+        return None
+    value = as_value(value, what)
+    given = spec_of(value)
+    if given.shape != spec.shape:
+        raise ShapeError(
+            f"{what} has shape {given.shape}",
+            f"its primal value has shape {spec.shape}",
+            f"pass an array of shape {spec.shape}",
+        )
+    if given.dtype.kind == "c" and spec.dtype.kind != "c":
+        raise ShapeError(f"{what} is complex", f"its primal value is {spec.dtype.name}")
+    return value if given.dtype == spec.dtype else bind("CAST", value, dtype=spec.dtype)
+
+
+def jvp(f: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any, Any]:
+    """Value and directional derivative: `(f(x), f'(x) v)`.
+
+    Arguments: `primals` and `tangents` are tuples of f's positional arguments and of tangents of
+    the same containers and shapes; a tangent may be None (held fixed), and is ignored for integer
+    and bool leaves. Returns output and output tangent in f's own containers (None for integer and
+    bool outputs). Raises TreeError, ShapeError for tangents that do not match.
+    """
+    program, values, captured = _traced(f, _as_tuple(primals, "primals"))
+    dots = _flat_tangents(tangents, program, values)
+    outs, out_dots = jvp_eval(program, values, dots, captured)
+    results = _finish(
+        [*outs, *(_output_tangent(d, a.spec) for d, a in zip(out_dots, program.outputs, strict=True))],
+        values + dots,
+    )
+    n = len(outs)
+    return (
+        tree.unflatten(program.out_tree, results[:n]),
+        _unflatten_none(program.out_tree, results[n:]),
+    )
+
+
+def _output_tangent(value: Any, spec: Spec) -> Any:
+    return instantiate(value, spec) if is_inexact(spec.dtype) else None
+
+
+def _unflatten_none(treedef: Any, leaves: Sequence[Any]) -> Any:
+    clean = [None if _is_none(leaf) else leaf for leaf in leaves]
+    return tree.unflatten(treedef, clean)
+
+
+def _is_none(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype == object
+
+
+def _as_tuple(values: Any, what: str) -> tuple[Any, ...]:
+    if not isinstance(values, tuple | list):
+        raise TreeError(
+            f"{what} is a {type(values).__name__}",
+            quoted(user_line()),
+            f"pass a tuple with one entry per argument: ({what[:-1]},)",
+        )
+    return tuple(values)
+
+
+def _flat_tangents(tangents: Any, program: Program, values: Sequence[Any]) -> list[Any]:
+    given = _as_tuple(tangents, "tangents")
+    leaves = tree.flatten_up_to(given, program.in_tree, "tangents")
+    return [
+        _tangent(t, v, f"tangent {i}") for i, (t, v) in enumerate(zip(leaves, values, strict=True))
+    ]
+
+
+def linearize(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
+    """Value, and the linear function v -> f'(x) v with everything independent of v precomputed.
+
+    Returns `(y, f_jvp)`; `f_jvp(*tangents)` takes tangents as `jvp` does. Use it for many
+    directions at one point.
+    """
+    from autodiff.interpret import run
+
+    program, values, captured = _traced(f, primals)
+    leaves_tree = program.in_tree
+    outs: list[Any] = []
+
+    def tangent_map(*tangents: Any) -> Any:
+        given = iter(tangents)
+        dots = [next(given) if is_inexact(spec_of(v).dtype) else None for v in values]
+        primal_outs, out_dots = jvp_eval(program, values, dots, captured)
+        outs[:] = primal_outs
+        return tuple(
+            instantiate(d, a.spec) if is_inexact(a.spec.dtype) else 0
+            for d, a in zip(out_dots, program.outputs, strict=True)
+        )
+
+    specs = [s for s in map(spec_of, values) if is_inexact(s.dtype)]
+    flat_tree = tree.flatten((0,) * len(specs))[1]
+    linear, known = trace_flat(tangent_map, specs, flat_tree, absorb=False, name="f_jvp")
+
+    def f_jvp(*tangents: Any) -> Any:
+        leaves = tree.flatten_up_to(tuple(tangents), leaves_tree, "tangents")
+        dots = [
+            instantiate(_tangent(t, v, f"tangent {i}"), spec_of(v))
+            for i, (t, v) in enumerate(zip(leaves, values, strict=True))
+            if is_inexact(spec_of(v).dtype)
+        ]
+        with np.errstate(all="ignore"):
+            results = run(linear, dots, known)
+        keep = [
+            r if is_inexact(a.spec.dtype) else None
+            for r, a in zip(_finish(results, dots), program.outputs, strict=True)
+        ]
+        return tree.unflatten(program.out_tree, keep)
+
+    return tree.unflatten(program.out_tree, _finish(outs, values)), f_jvp
+
+
+def vjp(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
+    """Value and pullback: `pullback(ct)` returns the cotangents of the positional arguments.
+
+    The cotangent has the output's containers (None entries are zero); integer and bool arguments
+    get None. The pairing is `Re sum(u * v)` without conjugation, so for complex z = x + iy and a
+    real output u the result for `ct = 1` is du/dx - i du/dy.
+    """
+    program, values, captured = _traced(f, primals)
+    outs, pull = vjp_eval(program, values, captured)
+    result = tree.unflatten(program.out_tree, _finish(outs, values))
+
+    def pullback(cotangent: Any) -> tuple[Any, ...]:
+        leaves = tree.flatten_up_to(cotangent, program.out_tree, "cotangent")
+        cts = [
+            None if ct is None or not is_inexact(a.spec.dtype) else _tangent(ct, a, "cotangent")
+            for ct, a in zip(leaves, program.outputs, strict=True)
+        ]
+        pulled = pull(cts)[: len(values)]
+        filled = [
+            instantiate(p, spec_of(v)) if is_inexact(spec_of(v).dtype) else None
+            for p, v in zip(pulled, values, strict=True)
+        ]
+        present = iter(_finish([p for p in filled if p is not None], cts))
+        grads = [None if p is None else next(present) for p in filled]
+        return tuple(tree.unflatten(program.in_tree, grads))
+
+    return result, pullback
+
+
+def value_and_grad(
+    f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Callable[..., Any]:
+    """A function returning `(f(x), gradient)`; see `grad`. With `has_aux`, ((value, aux), gradient)."""
+
+    @functools.wraps(f)
+    def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
+        function = functools.partial(f, **kwargs) if kwargs else f
+        nums = _argnums(argnums, len(args), function_name(f))
+        program, values, captured = _traced(function, args)
+        wanted, kept = _wanted(args, nums, values, function_name(f))
+        _require_scalar(program, has_aux, function_name(f))
+        outs, pull = vjp_eval(program, values, captured, wanted)
+        seed = np.ones((), outs_dtype(program))
+        pulled = pull([seed] + [None] * (len(outs) - 1))
+        grads = [
+            instantiate(pulled[i], spec_of(values[i])) if is_inexact(spec_of(values[i]).dtype) else None
+            for i in kept
+        ]
+        n = len(outs)
+        present = iter(_finish([*outs, *(g for g in grads if g is not None)], values))
+        results = [next(present) for _ in range(n)]
+        filled = [None if g is None else next(present) for g in grads]
+        return tree.unflatten(program.out_tree, results), _split(filled, args, nums, argnums)
+
+    return value_and_gradient
+
+
+def outs_dtype(program: Program) -> np.dtype[Any]:
+    """Dtype of the first output."""
+    return program.outputs[0].spec.dtype
+
+
+def grad(
+    f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Callable[..., Any]:
+    """A function returning the gradient of a scalar function.
+
+    Arguments: `argnums` names the positional arguments to differentiate (one gives a bare
+    gradient, a tuple a tuple); integer and bool leaves inside get None. With `has_aux`, f returns
+    (value, aux) and the result is (gradient, aux).
+    Raises NotDifferentiableError for an argument without inexact leaves or a non-real output,
+    ShapeError for an output that is not a scalar.
+    For complex z = x + iy and real f, the gradient is df/dx - i df/dy.
+    """
+    both = value_and_grad(f, argnums, has_aux)
+
+    @functools.wraps(f)
+    def gradient(*args: Any, **kwargs: Any) -> Any:
+        value, g = both(*args, **kwargs)
+        return (g, value[1]) if has_aux else g
+
+    return gradient
+
+
+def _argnums(argnums: int | Sequence[int], count: int, name: str) -> tuple[int, ...]:
+    nums = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    for n in nums:
+        if not -count <= n < count:
+            raise TreeError(
+                f"argnums={n} but '{name}' was called with {count} positional arguments",
+                quoted(user_line()),
+                f"use argnums between 0 and {count - 1}",
+            )
+    return tuple(n % count for n in nums)
+
+
+def _wanted(
+    args: Sequence[Any], nums: Sequence[int], values: Sequence[Any], name: str
+) -> tuple[list[bool], list[int]]:
+    """Per flat leaf whether a gradient is wanted, and the wanted leaves in argnums' order."""
+    spans: list[range] = []
+    start = 0
+    for arg in args:
+        count = len(tree.flatten(arg)[0])
+        spans.append(range(start, start + count))
+        start += count
+    for n in nums:
+        if not any(is_inexact(spec_of(values[i]).dtype) for i in spans[n]):
+            kinds = sorted({spec_of(values[i]).dtype.name for i in spans[n]}) or ["no arrays"]
+            raise NotDifferentiableError(
+                f"gradient with respect to argument {n} of '{name}', which holds {', '.join(kinds)}",
+                quoted(user_line()),
+                "integers and bools have no tangent space: convert with x.astype(float)",
+            )
+    kept = [i for n in nums for i in spans[n]]
+    return [i in set(kept) for i in range(start)], kept
+
+
+def _split(leaves: list[Any], args: Sequence[Any], nums: Sequence[int], argnums: Any) -> Any:
+    results = []
+    start = 0
+    for n in nums:
+        treedef = tree.flatten(args[n])[1]
+        count = treedef.num_leaves
+        results.append(tree.unflatten(treedef, leaves[start : start + count]))
+        start += count
+    return results[0] if isinstance(argnums, int) else tuple(results)
+
+
+def _require_scalar(program: Program, has_aux: bool, name: str) -> None:
+    out = tree.unflatten(program.out_tree, [a.spec for a in program.outputs])
+    first = out[0] if has_aux and isinstance(out, tuple) and len(out) == 2 else out
+    if has_aux and first is out:
+        raise TreeError(f"'{name}' must return (value, aux) with has_aux=True")
+    if not isinstance(first, Spec) or first.shape != ():
+        shown = str(first) if isinstance(first, Spec) else f"a {type(first).__name__}"
+        raise ShapeError(
+            f"grad needs a scalar output, '{name}' returns {shown}",
+            quoted(user_line()),
+            "reduce it (e.g. .sum()), or use autodiff.vjp or autodiff.jacrev",
+        )
+    if not is_inexact(first.dtype) or first.dtype.kind == "c":
+        raise NotDifferentiableError(
+            f"grad needs a real floating output, '{name}' returns {first}",
+            quoted(user_line()),
+            "take the real part or absolute value, or convert with astype(float)",
+        )
+
+
+def hvp(f: Callable[..., Any], primals: Any, tangents: Any) -> Any:
+    """Hessian-vector product of a scalar function of its positional arguments, forward over
+    reverse: for one argument `H(x) v`; for several, a tuple."""
+    args = _as_tuple(primals, "primals")
+    nums = tuple(
+        i
+        for i, a in enumerate(args)
+        if any(is_inexact(spec_of(as_value(v, "primal")).dtype) for v in tree.flatten(a)[0])
+    )
+    if not nums:
+        raise NotDifferentiableError(
+            f"hvp of '{function_name(f)}' over integer arguments only", quoted(user_line())
+        )
+    gradient = grad(f, argnums=nums if len(args) > 1 else 0)
+    _, dots = jvp(gradient, args, tangents)
+    if len(args) == 1:
+        return dots
+    full: list[Any] = [None] * len(args)
+    for i, d in zip(nums, dots, strict=True):
+        full[i] = d
+    return tuple(full)
+
+
+def vmap(
+    f: Callable[..., Any],
+    in_axes: Any = 0,
+    out_axes: Any = 0,
+    axis_size: int | None = None,
+) -> Callable[..., Any]:
+    """A function over a batch: `f` written for one example, run for all without a loop.
+
+    `in_axes`: for each positional argument the axis to map (negative counts from the end), None to
+    share it, or a container of these matching the argument; `out_axes` likewise for the results.
+    `axis_size` is needed only where every in_axes is None. Batch sizes 0 and 1 work.
+    Raises ShapeError where mapped extents differ, naming both arguments.
+    """
+
+    @functools.wraps(f)
+    def batched(*args: Any) -> Any:
+        leaves, in_tree = tree.flatten(args)
+        values = [as_value(leaf, "argument") for leaf in leaves]
+        axes = _axes(in_axes, args, in_tree, values)
+        size = _batch_size(values, axes, axis_size, args, function_name(f))
+        moved = [v if a is None else np.moveaxis(v, a, 0) for v, a in zip(values, axes, strict=True)]
+        flags = [a is not None for a in axes]
+        specs = [
+            spec_of(m) if not b else spec_of(m).with_shape(np.shape(m)[1:])
+            for m, b in zip(moved, flags, strict=True)
+        ]
+        concretes = [None if b else concrete_of(v) for v, b in zip(values, flags, strict=True)]
+        program, captured = trace_flat(f, specs, in_tree, concretes)
+        outs, out_flags = batch_eval(program, size, moved, flags, captured)
+        placed = _place(outs, out_flags, size, out_axes, program)
+        return tree.unflatten(program.out_tree, _finish(placed, values))
+
+    return batched
+
+
+def _axes(in_axes: Any, args: Any, in_tree: Any, values: Sequence[Any]) -> list[int | None]:
+    if in_axes is None or isinstance(in_axes, int):
+        per_arg: tuple[Any, ...] = (in_axes,) * len(args)
+    else:
+        per_arg = tuple(in_axes)
+        if len(per_arg) != len(args):
+            raise TreeError(
+                f"in_axes has {len(per_arg)} entries for {len(args)} arguments",
+                quoted(user_line()),
+                "give one entry per positional argument",
+            )
+    axes: list[int | None] = []
+    for arg, axis in zip(args, per_arg, strict=True):
+        axes.extend(_spread(axis, arg, "in_axes"))
+    return [
+        None if a is None else _normal_axis(a, np.ndim(v), f"in_axes of argument leaf {i}")
+        for i, (a, v) in enumerate(zip(axes, values, strict=True))
+    ]
+
+
+def _spread(axis: Any, value: Any, what: str) -> list[int | None]:
+    """One axis per leaf of a value: an int or None covers all leaves below it."""
+    count = len(tree.flatten(value)[0])
+    if axis is None or isinstance(axis, int):
+        return [axis] * count
+    if isinstance(axis, dict) and isinstance(value, dict) and axis.keys() == value.keys():
+        return [a for k in sorted(axis) for a in _spread(axis[k], value[k], what)]
+    if (
+        isinstance(axis, tuple | list)
+        and isinstance(value, tuple | list)
+        and len(axis) == len(value)
+    ):
+        return [a for x, v in zip(axis, value, strict=True) for a in _spread(x, v, what)]
+    raise TreeError(
+        f"{what} {axis!r} does not match its value",
+        quoted(user_line()),
+        "use an int, None, or a container of the value's structure",
+    )
+
+
+def _normal_axis(axis: int, ndim: int, what: str) -> int:
+    if not -ndim <= axis < ndim:
+        raise ShapeError(
+            f"{what} is {axis}, out of bounds for an array with {ndim} axes", quoted(user_line())
+        )
+    return axis % ndim
+
+
+def _batch_size(
+    values: Sequence[Any], axes: Sequence[int | None], axis_size: int | None, args: Any, name: str
+) -> int:
+    sizes = {
+        path: np.shape(v)[a]
+        for path, v, a in zip(tree.paths(args, "args"), values, axes, strict=True)
+        if a is not None
+    }
+    if axis_size is not None:
+        sizes["axis_size"] = axis_size
+    if not sizes:
+        raise ShapeError(
+            f"vmap of '{name}' maps no argument",
+            quoted(user_line()),
+            "map one with in_axes, or pass axis_size=n",
+        )
+    if len(set(sizes.values())) > 1:
+        listed = ", ".join(f"{k}: {v}" for k, v in sizes.items())
+        raise ShapeError(
+            f"vmap of '{name}' over axes of different sizes",
+            f"{listed}; {quoted(user_line())}",
+            "map axes of one size, or share an argument with in_axes=None",
+        )
+    return next(iter(sizes.values()))
+
+
+def _place(
+    outs: Sequence[Any], flags: Sequence[bool], size: int, out_axes: Any, program: Program
+) -> list[Any]:
+    """Results with the batch axis moved to out_axes (None: the result must not be batched)."""
+    shaped = tree.unflatten(program.out_tree, list(outs))
+    axes = _spread(out_axes, shaped, "out_axes")
+    placed = []
+    for i, (out, flag, axis) in enumerate(zip(outs, flags, axes, strict=True)):
+        if axis is None:
+            if flag:
+                raise ShapeError(
+                    f"out_axes of result {i} is None but the result depends on a mapped argument",
+                    quoted(user_line()),
+                    "give it an axis",
+                )
+            placed.append(out)
+            continue
+        full = out if flag else materialize(out, size)
+        placed.append(np.moveaxis(full, 0, _normal_axis(axis, np.ndim(full), f"out_axes of result {i}")))
+    return placed

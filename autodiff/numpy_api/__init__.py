@@ -1,0 +1,106 @@
+"""What NumPy's ufuncs and functions mean on traced values.
+
+Each topic module fills the tables: `UFUNCS` (calls), `REDUCES`, `ACCUMULATES` (ufunc methods) and
+`FUNCTIONS` (everything with `__array_function__`). A function absent from the tables is an error
+that names it; nothing falls back to concrete values.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from autodiff.errors import TracerError
+
+Function = Callable[..., Any]
+UFUNCS: dict[Any, Function] = {}
+REDUCES: dict[Any, Function] = {}
+ACCUMULATES: dict[Any, Function] = {}
+FUNCTIONS: dict[Any, Function] = {}
+
+
+def implements(*functions: Any) -> Callable[[Function], Function]:
+    """Decorator: this function is what the given NumPy functions do on traced values."""
+
+    def register(function: Function) -> Function:
+        for f in functions:
+            FUNCTIONS[f] = function
+        return function
+
+    return register
+
+
+def _fill_tables() -> None:
+    if not FUNCTIONS:
+        for module in pkgutil.iter_modules(__path__):
+            importlib.import_module(f"{__name__}.{module.name}")
+
+
+def apply_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`Tracer.__array_ufunc__`: a ufunc call, reduce, accumulate or outer."""
+    _fill_tables()
+    kwargs = {k: v for k, v in kwargs.items() if v is not None}
+    out = kwargs.pop("out", None)
+    if out is not None and not (method == "__call__" and _is_augmented(out, inputs)):
+        _refuse_out(ufunc.__name__)
+    where = kwargs.pop("where", True)
+    if method == "__call__" and ufunc in UFUNCS:
+        if where is not True:
+            _unsupported(ufunc.__name__, "`where=` leaves elements undefined: use np.where")
+        dtype = kwargs.pop("dtype", None)
+        kwargs.pop("casting", None), kwargs.pop("order", None), kwargs.pop("subok", None)
+        if kwargs:
+            _unsupported(ufunc.__name__, f"drop the arguments {', '.join(kwargs)}")
+        result = UFUNCS[ufunc](*inputs)
+        return result if dtype is None else result.astype(dtype)
+    if method == "reduce" and ufunc in REDUCES:
+        if where is not True:
+            kwargs["where"] = where
+        kwargs.setdefault("axis", 0)
+        return REDUCES[ufunc](*inputs, **kwargs)
+    if method == "accumulate" and ufunc in ACCUMULATES:
+        kwargs.setdefault("axis", 0)
+        return ACCUMULATES[ufunc](*inputs, **kwargs)
+    if method == "outer" and ufunc in UFUNCS:
+        x, y = inputs
+        return UFUNCS[ufunc](np.reshape(x, (*np.shape(x), *(1,) * np.ndim(y))), y)
+    label = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
+    return _unsupported(label, "write it with supported functions, or with autodiff.custom_jvp")
+
+
+def apply_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`Tracer.__array_function__`: any other NumPy function."""
+    _fill_tables()
+    if kwargs.get("out") is not None:
+        _refuse_out(func.__name__)
+    kwargs = {k: v for k, v in kwargs.items() if not (k == "out" and v is None)}
+    if func in FUNCTIONS:
+        return FUNCTIONS[func](*args, **kwargs)
+    module = getattr(func, "__module__", "numpy")
+    return _unsupported(
+        f"{module}.{func.__name__}",
+        "write it with supported functions, or with autodiff.custom_jvp",
+    )
+
+
+def _is_augmented(out: Any, inputs: tuple[Any, ...]) -> bool:
+    """`x += y` on a traced x arrives as out=(x,): the name is rebound, nothing is written."""
+    return len(out) == 1 and len(inputs) > 0 and out[0] is inputs[0] and hasattr(out[0], "ref")
+
+
+def _refuse_out(name: str) -> None:
+    from autodiff.trace import quoted, user_line
+
+    raise TracerError(
+        f"{name} of a traced value was asked to write into an array (out= or in place)",
+        quoted(user_line()),
+        "assign the result to a name: y = np.add(x, 1); for an array a, use a = a + x",
+    )
+
+
+def _unsupported(name: str, fix: str) -> Any:
+    from autodiff.trace import quoted, user_line
+
+    raise TracerError(f"{name} is not supported on traced values", quoted(user_line()), fix)

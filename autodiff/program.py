@@ -1,0 +1,212 @@
+"""The intermediate representation: specs, variables, equations and programs, with their verifier."""
+
+import dataclasses
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from autodiff.errors import ProgramError
+
+if TYPE_CHECKING:
+    from autodiff.op import Op
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Spec:
+    """Shape and dtype of an array value, e.g. `Spec((3, 4), np.dtype("float32"))`."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", tuple(int(n) for n in self.shape))
+        object.__setattr__(self, "dtype", np.dtype(self.dtype))
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    def with_shape(self, shape: tuple[int, ...]) -> "Spec":
+        """The same dtype with another shape."""
+        return Spec(shape, self.dtype)
+
+    def with_dtype(self, dtype: Any) -> "Spec":
+        """The same shape with another dtype."""
+        return Spec(self.shape, np.dtype(dtype))
+
+    def __str__(self) -> str:
+        return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"
+
+
+class Var:
+    """A value computed or received by a program; compared by identity."""
+
+    __slots__ = ("spec",)
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+
+    def __repr__(self) -> str:
+        return f"Var({self.spec})"
+
+
+class Literal:
+    """A constant array inside a program (read-only)."""
+
+    __slots__ = ("spec", "value")
+
+    def __init__(self, value: Any) -> None:
+        array = np.asarray(value)
+        if array.flags.writeable:
+            array = array.copy()
+            array.flags.writeable = False
+        self.value: np.ndarray[Any, Any] = array
+        self.spec = Spec(array.shape, array.dtype)
+
+    def __repr__(self) -> str:
+        return f"Literal({self.value!r})"
+
+
+Atom = Var | Literal
+
+
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+class Equation:
+    """One application of an op: `outputs = op(*inputs, **params)`, with the user's source line."""
+
+    op: "Op"
+    inputs: tuple[Atom, ...]
+    params: Mapping[str, Any]
+    outputs: tuple[Var, ...]
+    source: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "params", MappingProxyType(dict(self.params)))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Program:
+    """A straight-line function of arrays.
+
+    `inputs` are the flat arguments, `captures` the values closed over from an outer trace,
+    `equations` run in order, `outputs` are the flat results; `in_tree` and `out_tree` (None for
+    programs built by passes) restore the traced function's own containers.
+    """
+
+    inputs: tuple[Var, ...]
+    captures: tuple[Var, ...]
+    equations: tuple[Equation, ...]
+    outputs: tuple[Atom, ...]
+    in_tree: Any = None
+    out_tree: Any = None
+    name: str = "f"
+
+    @property
+    def in_specs(self) -> tuple[Spec, ...]:
+        """Specs of the inputs."""
+        return tuple(v.spec for v in self.inputs)
+
+    @property
+    def out_specs(self) -> tuple[Spec, ...]:
+        """Specs of the outputs."""
+        return tuple(a.spec for a in self.outputs)
+
+    @property
+    def text(self) -> str:
+        """The text form of the flat program (`autodiff.text.parse` reads it back)."""
+        from autodiff.text import to_text
+
+        return to_text(self)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Program) and (self is other or self.text == other.text)
+
+    def __hash__(self) -> int:
+        cached: int | None = self.__dict__.get("_hash")
+        if cached is None:
+            cached = hash(self.text)
+            object.__setattr__(self, "_hash", cached)
+        return cached
+
+
+def sub_programs(params: Mapping[str, Any]) -> tuple[Program, ...]:
+    """The programs carried by a control-flow equation's params, tuples of programs included."""
+    found: list[Program] = []
+    for value in params.values():
+        if isinstance(value, Program):
+            found.append(value)
+        elif isinstance(value, tuple):
+            found.extend(v for v in value if isinstance(v, Program))
+    return tuple(found)
+
+
+def verify(program: Program) -> Program:
+    """Check that every variable is defined once, before use, with the spec its op's rule gives.
+
+    Returns the program. Raises ProgramError naming the equation; sub-programs are verified too
+    and may not have captures: values from outside must be explicit operands.
+    """
+    defined: set[Var] = set()
+    for var in (*program.inputs, *program.captures):
+        _require(var not in defined, program, None, f"input {var!r} is listed twice")
+        defined.add(var)
+    for number, eq in enumerate(program.equations):
+        for atom in eq.inputs:
+            known = isinstance(atom, Literal) or atom in defined
+            _require(known, program, number, f"operand {atom!r} is used before its definition")
+        for sub in sub_programs(eq.params):
+            _require(not sub.captures, program, number, "a sub-program has captures")
+            verify(sub)
+        specs = eq.op.out_specs(tuple(a.spec for a in eq.inputs), eq.params)
+        given = tuple(v.spec for v in eq.outputs)
+        _require(
+            specs == given,
+            program,
+            number,
+            f"outputs are {', '.join(map(str, given))}, the spec rule gives "
+            f"{', '.join(map(str, specs))}",
+        )
+        for var in eq.outputs:
+            _require(var not in defined, program, number, f"{var!r} is defined twice")
+            defined.add(var)
+    for atom in program.outputs:
+        known = isinstance(atom, Literal) or atom in defined
+        _require(known, program, None, f"result {atom!r} is never computed")
+    return program
+
+
+def _require(ok: bool, program: Program, number: int | None, what: str) -> None:
+    if not ok:
+        kind = None if number is None else program.equations[number].op.kind
+        raise ProgramError(what, program=program.name, equation=number, kind=kind)
+
+
+def inline(program: Program, name: str | None = None) -> Program:
+    """The same program with every composite replaced by the primitives of its body."""
+    from autodiff.trace import program_of
+    from autodiff.interpret import run
+
+    def flat(*args: Any) -> Any:
+        return run(program, args[len(program.captures) :], args[: len(program.captures)], inlined=True)
+
+    specs = tuple(v.spec for v in (*program.captures, *program.inputs))
+    out = program_of(flat, specs, name=name or program.name)
+    n = len(program.captures)
+    return dataclasses.replace(
+        out,
+        captures=out.inputs[:n],
+        inputs=out.inputs[n:],
+        in_tree=program.in_tree,
+        out_tree=program.out_tree,
+    )

@@ -1,0 +1,299 @@
+"""Tracing: a Python function of arrays becomes a Program.
+
+Dispatch is on context: an op applied to traced values is recorded in the innermost active trace,
+and values of outer traces become captures of its program. An op applied to concrete arrays alone
+is evaluated at once.
+"""
+
+import contextlib
+import contextvars
+import linecache
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from autodiff import tree
+from autodiff.errors import TracerError
+from autodiff.op import Op, get
+from autodiff.program import Atom, Equation, Literal, Program, Spec, Var, verify
+from autodiff.tracer import Tracer
+
+_stack: contextvars.ContextVar[tuple["Trace", ...]] = contextvars.ContextVar("traces", default=())
+_source: contextvars.ContextVar[str | None] = contextvars.ContextVar("source", default=None)
+_HIDDEN = tuple(
+    os.path.dirname(os.path.abspath(m)) + os.sep
+    for m in (__file__, np.__file__, tree.optree.__file__)
+)
+
+
+class Trace:
+    """A program being recorded.
+
+    `absorb`: whether ops on values of outer traces alone are recorded here too (the default), or
+    where those values live (partial evaluation, used by `linearize`).
+    """
+
+    def __init__(self, absorb: bool = True) -> None:
+        self.absorb = absorb
+        self.equations: list[Equation] = []
+        self.producers: dict[Var, Equation] = {}
+        self.concrete: dict[Var, Callable[[], Any] | np.ndarray[Any, Any]] = {}
+        self.captured: dict[int, tuple[Tracer, Var]] = {}
+
+    def input(self, spec: Spec, concrete: Callable[[], Any] | None = None) -> Tracer:
+        """A new input of the program; `concrete` computes its value if one is known."""
+        var = Var(spec)
+        if concrete is not None:
+            self.concrete[var] = concrete
+        return Tracer(self, var)
+
+    def atom(self, value: Any) -> Atom:
+        """The variable of a traced value (captured if from an outer trace), or a literal."""
+        if not isinstance(value, Tracer):
+            return Literal(value)
+        if value.owner is self:
+            return value.ref
+        if id(value) not in self.captured:
+            var = Var(value.spec)
+            if value.owner.is_concrete(value.ref):
+                self.concrete[var] = lambda: value.owner.evaluate(value.ref)
+            self.captured[id(value)] = (value, var)
+        return self.captured[id(value)][1]
+
+    def record(self, op: Op, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        """Append an equation and return its traced outputs."""
+        atoms = tuple(self.atom(a) for a in args)
+        specs = op.out_specs(tuple(a.spec for a in atoms), params)
+        outputs = tuple(Var(s) for s in specs)
+        eq = Equation(op, atoms, params, outputs, _source.get() or user_line())
+        self.equations.append(eq)
+        self.producers.update(dict.fromkeys(outputs, eq))
+        tracers = tuple(Tracer(self, v) for v in outputs)
+        return tracers if op.multiple else tracers[0]
+
+    def is_concrete(self, var: Var) -> bool:
+        """Whether the value can be computed now: all inputs it depends on have known values."""
+        return self._plan(var) is not None
+
+    def _plan(self, var: Var) -> list[Equation] | None:
+        """Equations to evaluate (in order) for a value, or None where an input has no value."""
+        needed: dict[int, Equation] = {}
+        todo = [var]
+        while todo:
+            v = todo.pop()
+            if v in self.concrete:
+                continue
+            eq = self.producers.get(v)
+            if eq is None:
+                return None
+            if id(eq) not in needed:
+                needed[id(eq)] = eq
+                todo.extend(a for a in eq.inputs if isinstance(a, Var))
+        if not needed:
+            return []
+        return [eq for eq in self.equations if id(eq) in needed]
+
+    def evaluate(self, var: Var) -> np.ndarray[Any, Any]:
+        """The concrete value of a variable, computing only what is missing."""
+        plan = self._plan(var)
+        if plan is None:
+            raise KeyError(var)
+        for eq in plan:
+            args = [a.value if isinstance(a, Literal) else self._value(a) for a in eq.inputs]
+            result = evaluate(eq.op, args, dict(eq.params))
+            values = result if eq.op.multiple else (result,)
+            self.concrete.update(zip(eq.outputs, values, strict=True))
+        return self._value(var)
+
+    def _value(self, var: Var) -> np.ndarray[Any, Any]:
+        value = self.concrete[var]
+        if callable(value):
+            value = self.concrete[var] = np.asarray(value())
+        return value
+
+    def finish(
+        self, inputs: Sequence[Tracer], outputs: Sequence[Any], name: str = "f"
+    ) -> tuple[Program, tuple[Tracer, ...]]:
+        """The recorded program and the outer values of its captures."""
+        atoms = tuple(self.atom(o) for o in outputs)
+        captured = tuple(self.captured.values())
+        program = Program(
+            inputs=tuple(t.ref for t in inputs),
+            captures=tuple(var for _, var in captured),
+            equations=tuple(self.equations),
+            outputs=atoms,
+            name=name,
+        )
+        return program, tuple(t for t, _ in captured)
+
+
+@contextlib.contextmanager
+def active(trace: Trace) -> Iterator[Trace]:
+    """Make a trace the innermost one."""
+    token = _stack.set((*_stack.get(), trace))
+    try:
+        yield trace
+    finally:
+        _stack.reset(token)
+
+
+@contextlib.contextmanager
+def sourced(line: str | None) -> Iterator[None]:
+    """Give equations recorded inside this source line (passes keep the primal equation's)."""
+    token = _source.set(line)
+    try:
+        yield
+    finally:
+        _source.reset(token)
+
+
+def user_line() -> str | None:
+    """`file:line in function` of the innermost frame outside the engine and NumPy."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if not name.startswith(_HIDDEN) and not name.startswith("<frozen"):
+            return f"{_short(name)}:{frame.f_lineno} in {frame.f_code.co_name}"
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
+
+
+def _short(path: str) -> str:
+    here = os.getcwd() + os.sep
+    return path[len(here) :] if path.startswith(here) else os.sep.join(path.split(os.sep)[-2:])
+
+
+def quoted(line: str | None) -> str:
+    """A source line with the text of the line itself, for error messages."""
+    if line is None:
+        return "at an unknown line"
+    path, _, rest = line.partition(":")
+    number = rest.split(" ")[0]
+    text = linecache.getline(path, int(number)).strip() if number.isdigit() else ""
+    return f"at {line}" + (f": `{text}`" if text else "")
+
+
+def find_trace(args: Sequence[Any]) -> Trace | None:
+    """The trace an op on these arguments is recorded in; None for concrete arguments."""
+    tracers = [a for a in args if isinstance(a, Tracer)]
+    if not tracers:
+        return None
+    stack = _stack.get()
+    top = -1
+    for t in tracers:
+        for level in range(len(stack) - 1, -1, -1):
+            if stack[level] is t.owner:
+                top = max(top, level)
+                break
+        else:
+            raise TracerError(
+                f"a traced value ({t.spec}) is used after its transform has ended",
+                quoted(user_line()),
+                "return values from the function instead of storing them outside",
+            )
+    for level in range(len(stack) - 1, top, -1):
+        if stack[level].absorb:
+            return stack[level]
+    return stack[top]
+
+
+def bind(op: Op | str, *args: Any, **params: Any) -> Any:
+    """Apply an op: recorded where an argument is traced, evaluated otherwise."""
+    op = get(op) if isinstance(op, str) else op
+    trace = find_trace(args)
+    if trace is None:
+        return evaluate(op, args, params)
+    return trace.record(op, args, params)
+
+
+def evaluate(op: Op, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    """Evaluate an op on concrete arrays at their own dtypes."""
+    from autodiff.interpret import evaluate_native
+
+    return evaluate_native(op, args, params)
+
+
+def program_of(f: Callable[..., Any], specs: Sequence[Spec], name: str = "f") -> Program:
+    """Trace a flat function (arrays in, array or sequence of arrays out) at specs; no captures."""
+    from autodiff.simplify import dead_code
+
+    trace = Trace()
+    inputs = [trace.input(s) for s in specs]
+    with active(trace):
+        result = f(*inputs)
+        outputs = result if isinstance(result, tuple | list) else (result,)
+        program, captured = trace.finish(inputs, outputs, name)
+    if captured:
+        raise TracerError(
+            f"'{name}' closes over a traced value ({captured[0].spec})",
+            quoted(user_line()),
+            "pass it as an argument",
+        )
+    return verify(dead_code(program))
+
+
+def trace_flat(
+    f: Callable[..., Any],
+    specs: Sequence[Spec],
+    in_tree: Any,
+    concretes: Sequence[Callable[[], Any] | None] | None = None,
+    name: str | None = None,
+    absorb: bool = True,
+) -> tuple[Program, tuple[Tracer, ...]]:
+    """Trace `f(*unflatten(in_tree))` at flat specs; returns the program and captured values.
+
+    `concretes` holds, per input, a function giving its concrete value, or None.
+    """
+    trace = Trace(absorb)
+    known = concretes if concretes is not None else [None] * len(specs)
+    inputs = [trace.input(s, c) for s, c in zip(specs, known, strict=True)]
+    with active(trace):
+        result = f(*tree.unflatten(in_tree, inputs))
+        leaves, out_tree = tree.flatten(result)
+        outputs = [as_value(leaf, "result") for leaf in leaves]
+        program, captured = trace.finish(inputs, outputs, name or function_name(f))
+    object.__setattr__(program, "in_tree", in_tree)
+    object.__setattr__(program, "out_tree", out_tree)
+    return program, captured
+
+
+def function_name(f: Callable[..., Any]) -> str:
+    """A name for error messages and printed programs."""
+    return getattr(f, "__name__", None) or type(f).__name__
+
+
+def as_value(leaf: Any, what: str) -> Any:
+    """A leaf as a traced value or array; anything else is an error naming it."""
+    if isinstance(leaf, Tracer | np.ndarray):
+        ok = isinstance(leaf, Tracer) or leaf.dtype.kind in "biufcV"
+    else:
+        ok = isinstance(leaf, bool | int | float | complex | np.generic)
+        if not ok and hasattr(leaf, "__array__"):
+            leaf, ok = np.asarray(leaf), True
+    if not ok:
+        raise TracerError(
+            f"{what} leaf {leaf!r} of type {type(leaf).__name__} is not an array"[:300],
+            quoted(user_line()),
+            "fix non-array arguments beforehand, e.g. functools.partial(f, option=...)",
+        )
+    return leaf if isinstance(leaf, Tracer) else np.asarray(leaf)
+
+
+def spec_of(value: Any) -> Spec:
+    """Spec of a traced value, array or scalar."""
+    if isinstance(value, Tracer | Var | Literal):
+        return value.spec
+    array = np.asarray(value)
+    return Spec(array.shape, array.dtype)
+
+
+def concrete_of(value: Any) -> Callable[[], Any] | None:
+    """A function giving the concrete value behind an argument, or None where there is none."""
+    if not isinstance(value, Tracer):
+        return lambda: value
+    if value.owner.is_concrete(value.ref):
+        return lambda: value.owner.evaluate(value.ref)
+    return None

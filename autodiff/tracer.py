@@ -1,0 +1,255 @@
+"""The Tracer: an array without a value yet, answering NumPy's protocols."""
+
+import operator
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from autodiff.errors import TracerError
+from autodiff.program import Spec, Var
+
+if TYPE_CHECKING:
+    from autodiff.trace import Trace
+
+
+class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
+    """A traced value. Not an ndarray subclass: `np.asarray` must fail, not drop the trace."""
+
+    __slots__ = ("owner", "ref")
+    __array_priority__ = 1000
+
+    def __init__(self, trace: "Trace", var: Var) -> None:
+        self.owner = trace
+        self.ref = var
+
+    @property
+    def spec(self) -> Spec:
+        """Shape and dtype."""
+        return self.ref.spec
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape, a tuple of plain ints."""
+        return self.ref.spec.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Dtype."""
+        return self.ref.spec.dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.ref.spec.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self.ref.spec.size
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes per element."""
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in all."""
+        return self.size * self.itemsize
+
+    @property
+    def device(self) -> str:
+        """Where the value lives (array API)."""
+        return "cpu"
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        from autodiff.numpy_api import apply_ufunc
+
+        return apply_ufunc(ufunc, method, inputs, kwargs)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        from autodiff.numpy_api import apply_function
+
+        return apply_function(func, args, kwargs)
+
+    def __array_namespace__(self, api_version: str | None = None) -> Any:
+        from autodiff import namespace
+
+        del api_version
+        return namespace
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
+        del dtype, copy
+        self._refuse(
+            "np.asarray (or a function that calls it) was applied to a traced value",
+            "use np.stack / np.concatenate to build arrays, `like=` for constants, "
+            "autodiff.ops.index_update for writes",
+        )
+
+    def __float__(self) -> NoReturn:
+        self._refuse(
+            "float() of a traced value would drop its derivative",
+            "keep it an array: use x.reshape(()) or x[()], and return arrays",
+        )
+
+    def __complex__(self) -> NoReturn:
+        self._refuse(
+            "complex() of a traced value would drop its derivative",
+            "keep it an array: use x.reshape(()), x + 0j",
+        )
+
+    def __bool__(self) -> bool:
+        if self.size != 1:
+            raise ValueError(
+                f"the truth value of an array with shape {self.shape} is ambiguous: use "
+                "np.any or np.all"
+            )
+        return bool(self.decide("a Python branch depends on a traced value", BRANCH_FIX))
+
+    def __int__(self) -> int:
+        if self.dtype.kind not in "biu":
+            self._refuse(
+                "int() of a traced floating-point value would drop its derivative",
+                "round with np.floor / np.trunc and keep the array, or pass the int as a constant",
+            )
+        return int(self.decide("int() of a traced value", BRANCH_FIX))
+
+    def __index__(self) -> int:
+        if self.dtype.kind not in "iu" or self.ndim:
+            raise TypeError(f"a traced {self.spec} cannot be used as an index")
+        return int(self.decide("a traced value is used as a Python index", BRANCH_FIX))
+
+    def decide(self, what: str, fix: str) -> np.ndarray[Any, Any]:
+        """The concrete value, recorded as a GUARD so that a later run that differs raises."""
+        from autodiff.trace import bind
+
+        if not self.owner.is_concrete(self.ref):
+            self._refuse(f"{what}, which has no concrete value here", fix)
+        value = self.owner.evaluate(self.ref)
+        bind("GUARD", self, value)
+        return value
+
+    def _refuse(self, what: str, fix: str) -> NoReturn:
+        from autodiff.trace import quoted, user_line
+
+        raise TracerError(f"{what} (shape {self.shape}, {self.dtype.name})", quoted(user_line()), fix)
+
+    def __len__(self) -> int:
+        if not self.ndim:
+            raise TypeError("len() of a 0-d traced value")
+        return self.shape[0]
+
+    def __iter__(self) -> Any:
+        return (self[i] for i in range(len(self)))
+
+    def __getitem__(self, index: Any) -> Any:
+        from autodiff.ops.indexing import index as take
+
+        return take(self, index)
+
+    def __setitem__(self, index: Any, value: Any) -> NoReturn:
+        del index, value
+        self._refuse(
+            "a traced value was written in place",
+            "x = autodiff.ops.index_update(x, index, value), or np.where",
+        )
+
+    def __contains__(self, value: Any) -> Any:
+        return (self == value).any()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Tracer({self.spec})"
+
+    @property
+    def T(self) -> Any:
+        """All axes reversed."""
+        return np.transpose(self)
+
+    @property
+    def mT(self) -> Any:
+        """The last two axes exchanged."""
+        return np.swapaxes(self, -1, -2)
+
+    @property
+    def real(self) -> Any:
+        """Real part."""
+        return np.real(self)
+
+    @property
+    def imag(self) -> Any:
+        """Imaginary part."""
+        return np.imag(self)
+
+    @property
+    def flat(self) -> Any:
+        """Elements in C order, as a 1-d traced array."""
+        return np.ravel(self)
+
+    def astype(self, dtype: Any, **kwargs: Any) -> Any:
+        """Convert to a dtype."""
+        from autodiff.ops.elementwise import cast
+
+        del kwargs
+        return cast(self, dtype)
+
+    def reshape(self, *shape: Any, **kwargs: Any) -> Any:
+        """`np.reshape`, taking the shape as a tuple or as arguments."""
+        return np.reshape(self, shape[0] if len(shape) == 1 else shape, **kwargs)
+
+    def transpose(self, *axes: Any) -> Any:
+        """`np.transpose`, taking axes as a tuple or as arguments."""
+        return np.transpose(self, (axes[0] if len(axes) == 1 else axes) or None)
+
+    def flatten(self) -> Any:
+        """A 1-d copy."""
+        return np.ravel(self)
+
+    def copy(self, order: str = "C") -> Any:
+        """Itself: traced values are immutable."""
+        del order
+        return self
+
+    def item(self) -> NoReturn:
+        """Always refused, like `float()`."""
+        return self.__float__()
+
+    def tolist(self) -> NoReturn:
+        """Always refused, like `float()`."""
+        return self.__float__()
+
+    def fill(self, value: Any) -> NoReturn:
+        """Always refused, like an assignment."""
+        self[...] = value
+
+    def view(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Always refused: traced values have no memory."""
+        del args, kwargs
+        self._refuse("view() of a traced value", "use astype to convert values")
+
+
+BRANCH_FIX = "use np.where, autodiff.cond or autodiff.while_loop, which trace both branches"
+
+_METHODS = (
+    "sum prod mean std var max min argmax argmin all any cumsum cumprod clip round dot ravel "
+    "squeeze swapaxes repeat take trace diagonal sort argsort nonzero conj conjugate ptp "
+    "searchsorted compress choose partition"
+).split()
+
+
+def _method(name: str) -> Any:
+    function = getattr(np, {"round": "round", "conjugate": "conj"}.get(name, name), None)
+
+    def method(self: Tracer, *args: Any, **kwargs: Any) -> Any:
+        return function(self, *args, **kwargs)  # type: ignore[misc]
+
+    method.__name__ = name
+    method.__doc__ = f"`np.{name}` of this value."
+    return method
+
+
+for _name in _METHODS:
+    if hasattr(np, _name):
+        setattr(Tracer, _name, _method(_name))
+del _name, operator

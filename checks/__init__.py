@@ -1,0 +1,1 @@
+"""The checks: surfaces that compare two roads to one value, and judge by tolerances."""

@@ -1,0 +1,245 @@
+"""The sweep on the terminal: a progress bar while it runs, failures and a table at its end."""
+
+import math
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol, TextIO
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+from rich.text import Text
+
+from checks.report.wording import complaint, duration, plural, used
+from checks.results import FAIL, STALE, Row, Summary, SurfaceSummary, severity, summary
+
+BAR_CELLS, BAR_DECADES = 8, 4
+PLAIN_WIDTH, PLAIN_STEPS = 200, 10
+# Blue and orange stay apart for every common colour vision; red is for text beside a word.
+GOOD, NEAR, BAD, QUIET = "#4c8dd6", "#e69f00", "bold #d55e00", "grey58"
+
+
+class Advance(Protocol):
+    """What a progress bar gives: call it after each item, with the item's rows."""
+
+    def __call__(self, rows: Iterable[Row] = ()) -> None:
+        """Take one step; failures among `rows` are counted beside the bar."""
+
+
+def console(stream: TextIO | None = None) -> Console:
+    """Return a console on `stream` (stdout where None): plain text where it is no terminal."""
+    stream = sys.stdout if stream is None else stream
+    if stream.isatty():
+        return Console(file=stream, highlight=False)
+    return Console(
+        file=stream, width=PLAIN_WIDTH, color_system=None, highlight=False, legacy_windows=False
+    )
+
+
+@contextmanager
+def progress(total: int, stream: TextIO | None = None, label: str = "sweep") -> Iterator[Advance]:
+    """Show how far `total` items have come; yields a function to call after each of them.
+
+    On a terminal a bar with counts, failures, time taken and time left; elsewhere a line for each
+    tenth of the way.
+    """
+    out = console(stream)
+    steps = _bar(out, total, label) if out.is_terminal else _lines(out, total, label)
+    with steps as advance:
+        yield advance
+
+
+@dataclass(slots=True)
+class _Count:
+    """How many items are done and how many rows are bad."""
+
+    total: int
+    done: int = 0
+    bad: int = 0
+    last: str = ""
+
+    def take(self, rows: Iterable[Row]) -> None:
+        self.done += 1
+        for row in rows:
+            self.bad += row.status in (FAIL, STALE)
+            self.last = f"{row.op} {row.surface}"
+
+    @property
+    def failures(self) -> str:
+        return plural(self.bad, "failure") if self.bad else "no failures"
+
+
+@contextmanager
+def _bar(out: Console, total: int, label: str) -> Iterator[Advance]:
+    columns = (
+        TextColumn(label),
+        BarColumn(bar_width=30, complete_style=GOOD, finished_style=GOOD),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[failures]}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[last]}", style=QUIET, markup=False),
+    )
+    count = _Count(total)
+    with Progress(*columns, console=out, refresh_per_second=5) as bar:
+        task = bar.add_task(label, total=total, failures=count.failures, last="")
+
+        def advance(rows: Iterable[Row] = ()) -> None:
+            count.take(rows)
+            failures = f"[{BAD}]{count.failures}[/]" if count.bad else count.failures
+            bar.update(task, advance=1, failures=failures, last=count.last)
+
+        yield advance
+        bar.update(task, last="")
+
+
+@contextmanager
+def _lines(out: Console, total: int, label: str) -> Iterator[Advance]:
+    count = _Count(total)
+
+    def advance(rows: Iterable[Row] = ()) -> None:
+        count.take(rows)
+        if count.done * PLAIN_STEPS // total > (count.done - 1) * PLAIN_STEPS // total:
+            share = 100 * count.done // total
+            out.print(f"{label}: {count.done}/{total} ({share}%), {count.failures}", markup=False)
+
+    yield advance
+
+
+def print_report(
+    rows: Iterable[Row],
+    *,
+    wall: float | None = None,
+    path: str | os.PathLike[str] | None = None,
+    notes: Sequence[str] = (),
+    limit: int = 20,
+    stream: TextIO | None = None,
+) -> Summary:
+    """Print failures, a table with a line for each surface, the totals and the report's path.
+
+    Arguments:
+        rows: the results.
+        wall: the wall time in seconds; where None, the rows' own times are added up.
+        path: the report's page or folder, printed last.
+        notes: further lines, such as overrides that are not needed.
+        limit: how many failures are listed; the rest is counted.
+        stream: where to, stdout where None.
+
+    Returns:
+        The summary that was printed.
+    """
+    every, out = list(rows), console(stream)
+    found = summary(every)
+    _print_failures(out, every, limit)
+    if every:
+        out.print(_table(found, bars=out.is_terminal))
+        out.print()
+    for note in notes:
+        out.print(Text(f"note: {note}"), soft_wrap=True)
+    for name, count in found.missing.items():
+        out.print(Text(f"not run for want of {name}: {plural(count, 'check')}"), soft_wrap=True)
+    out.print(_totals(found, wall), soft_wrap=True)
+    if path is not None:
+        out.print(Text(f"report: {os.fspath(path)}"), soft_wrap=True)
+    return found
+
+
+def _print_failures(out: Console, rows: list[Row], limit: int) -> None:
+    """Print what failed, the worst first, at most `limit`; then how many more there are."""
+    bad = [row for row in rows if row.status in (FAIL, STALE)]
+    bad.sort(key=lambda row: (-severity(row.headroom), row.key))
+    for row in bad[:limit]:
+        first, *rest = complaint(row)
+        out.print(Text(first, style=BAD), soft_wrap=True)
+        for line in rest:
+            out.print(Text(line), soft_wrap=True)
+        out.print()
+    if len(bad) > limit:
+        out.print(Text(f"and {len(bad) - limit:,} more\n", style=BAD))
+
+
+def _table(found: Summary, *, bars: bool) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("surface", no_wrap=True)
+    for name in ("checks", "passed", "failed", "excluded", "stale", "skipped"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("of tolerance", no_wrap=True)
+    table.add_column("worst", overflow="ellipsis", no_wrap=True)
+    table.add_column("time", justify="right", no_wrap=True)
+    for name, part in found.surfaces.items():
+        table.add_row(Text(name), *_counts(part), _headroom(part, bars), *_worst(part))
+    time = Text(duration(found.seconds))
+    table.add_row(Text("all"), *_counts(found), Text(), Text(), time, style="bold")
+    return table
+
+
+def _counts(part: SurfaceSummary) -> list[Text]:
+    return [
+        Text(f"{part.checks:,}"),
+        Text(f"{part.passed:,}"),
+        _count(part.failures, BAD),
+        _count(part.excluded, ""),
+        _count(part.stale, BAD),
+        _count(part.skipped, ""),
+    ]
+
+
+def _count(number: int, style: str) -> Text:
+    return Text(f"{number:,}", style=style) if number else Text("-", style=QUIET)
+
+
+def _worst(part: SurfaceSummary) -> tuple[Text, Text]:
+    row = part.worst
+    name = "" if row is None or not row.headroom else f"{row.op} {row.sample}"
+    return Text(name, style=QUIET), Text(duration(part.seconds))
+
+
+def _headroom(part: SurfaceSummary, bars: bool) -> Text:
+    """Return how much of the tolerance the worst row uses, on a terminal with a log bar."""
+    share = part.headroom
+    colour = BAD if severity(share) > 1 else NEAR if severity(share) > 0.5 else GOOD
+    label = used(share) or "-"
+    if not bars:
+        return Text(label)
+    cells = bar_cells(share)
+    bar = Text("\u2588" * cells, style=colour)
+    bar.append("\u2591" * (BAR_CELLS - cells), style=QUIET)
+    return bar.append(f" {label}", style=colour if share is not None else QUIET)
+
+
+def bar_cells(headroom: float | None) -> int:
+    """Return how many of the cells of a bar stand for `headroom`, four decades up to 1."""
+    level = severity(headroom)
+    if level <= 0:
+        return 0
+    if level >= 1:
+        return BAR_CELLS
+    share = 1 + math.log10(level) / BAR_DECADES
+    return max(1, min(BAR_CELLS - 1, round(BAR_CELLS * share)))
+
+
+def _totals(found: Summary, wall: float | None) -> Text:
+    bad = found.failures or found.stale
+    time = duration(found.seconds if wall is None else wall)
+    text = Text()
+    text.append("FAILED" if bad else "PASSED" if found.checks else "NOTHING CHECKED", style="bold")
+    text.append(
+        f": {plural(found.ops, 'op')}, {plural(found.samples, 'sample')},"
+        f" {plural(found.checks, 'check')} in {time}:"
+    )
+    text.append(f" {plural(found.failures, 'failure')}", style=BAD if found.failures else "")
+    text.append(f", {plural(found.excluded, 'exclusion')} held")
+    text.append(f", {found.stale:,} stale", style=BAD if found.stale else "")
+    text.append(f", {found.skipped:,} skipped")
+    return text
