@@ -1,8 +1,41 @@
 """Reverse- and forward-mode automatic differentiation of plain NumPy functions, with vmap."""
 
-from autodiff import ops
+from autodiff._guard import check_imports
+
+check_imports()
+
+from autodiff import ops, taps
 from autodiff.api import grad, hvp, jvp, linearize, trace, value_and_grad, vjp, vmap
 from autodiff.interpret import interpret
+from autodiff.jacobian import hessian, jacfwd, jacrev
+from autodiff.ops.control import checkpoint, stop_gradient, tap
+from autodiff.ops.custom import custom_jvp, custom_vjp
+from autodiff.ops.loops import cond, scan, while_loop
 from autodiff.program import Program, Spec
 
-__all__ = ["Program", "Spec", "grad", "hvp", "interpret", "jvp", "linearize", "ops", "trace", "value_and_grad", "vjp", "vmap"]
+__all__ = [
+    "Program",
+    "Spec",
+    "checkpoint",
+    "cond",
+    "custom_jvp",
+    "custom_vjp",
+    "grad",
+    "hessian",
+    "hvp",
+    "interpret",
+    "jacfwd",
+    "jacrev",
+    "jvp",
+    "linearize",
+    "ops",
+    "scan",
+    "stop_gradient",
+    "tap",
+    "taps",
+    "trace",
+    "value_and_grad",
+    "vjp",
+    "vmap",
+    "while_loop",
+]

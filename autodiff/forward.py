@@ -55,6 +55,9 @@ def jvp_equation(
     if active and op.jvp is None and op.body is not None:
         body = body_program(op, tuple(a.spec for a in eq.inputs), eq.params)
         return jvp_eval(body, values, tangents)
+    if active and op.control and op.jvp is not None:
+        outs, dots = op.jvp(tuple(values), tuple(tangents), None, **eq.params)
+        return tuple(outs), _fitted(eq, dots)
     result = bind(op, *values, **eq.params)
     outs = tuple(result) if op.multiple else (result,)
     if not active:
@@ -62,9 +65,13 @@ def jvp_equation(
     if op.jvp is None:
         raise missing_rule(op, "jvp", eq.source)
     dots = op.jvp(tuple(values), tuple(tangents), result, **eq.params)
-    dots = tuple(dots) if op.multiple else (dots,)
-    return outs, tuple(
-        _checked(op.kind, d, v) if is_inexact(v.spec.dtype) else None
+    return outs, _fitted(eq, tuple(dots) if op.multiple else (dots,))
+
+
+def _fitted(eq: Equation, dots: Sequence[Any]) -> tuple[Any, ...]:
+    """Output tangents checked against their specs; outputs without a tangent space have none."""
+    return tuple(
+        _checked(eq.op.kind, d, v) if is_inexact(v.spec.dtype) else None
         for d, v in zip(dots, eq.outputs, strict=True)
     )
 

@@ -30,6 +30,9 @@ class Op:
       vjp(cotangents, primals, outputs, **params) -> tuple aligned with primals
       batch(size, args, batched, **params) -> (outputs, out_batched); batch axis leading
     Single-output ops receive and return the bare output, tangent and cotangent.
+    Control ops carry sub-programs in params; their jvp returns (outputs, tangents), their vjp
+    takes `wanted` (which operands need a cotangent) and, where the op has a rule
+    residual(primals, **params) -> (outputs, residuals), those `residuals`.
 
     Attributes:
       derivative: "rule"; "zero" (derivative identically 0 where it exists: STEP, FLOOR); "none"
@@ -51,6 +54,7 @@ class Op:
     vjp: Rule | None = None
     transpose: Rule | None = None
     batch: Rule | None = None
+    residual: Rule | None = None
     derivative: str = "rule"
     outputs: int = 1
     template: str | None = None
@@ -110,6 +114,8 @@ def _check_params(op: Op) -> None:
     for name in ("body", "jvp", "vjp", "transpose", "batch"):
         rule = getattr(op, name)
         found = None if rule is None else _keyword_names(rule)
+        if found is not None and op.control:
+            found -= {"wanted", "residuals"}
         if found is not None and found != expected:
             raise OpError(
                 f"op {op.kind}: parameters of {name} are {sorted(found)}",

@@ -52,8 +52,8 @@ def _figures(*ulp: float) -> dict[str, float]:
     return dict(zip(_KINDS, ulp, strict=True))
 
 
-# jax-ml/jax, docs/accuracy.md (2026-09): float32, all inputs. EXP on CPU is 5.4 in jax 0.10.2, which
-# that page is newer than; 6 is the budget of XLA's own tests (codegen/intrinsic/accuracy).
+# jax-ml/jax, docs/accuracy.md (2026-09): float32, all inputs. That page is newer than jax 0.10.2,
+# where EXP on a CPU is off by 5.4; 6 is the budget of XLA's tests (codegen/intrinsic/accuracy).
 _XLA_CPU = _figures(6, 6.5, 1.5, 3, 5, 2.5, 7, 65, 66, 25, 68.5, 0.5, 2, 0.5)
 _XLA_GPU = _figures(2, 1.5, 1, 1, 5.5, 4, 6.5, 65, 66.5, 3, 69, 1, 2, 1)
 _TPU_V5E = _figures(116, 1772, 4030, 4034, 1365, 243, 7.5, 427, 145, 1794, 141.5, 3, 2.5, 198)

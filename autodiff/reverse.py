@@ -117,13 +117,18 @@ def vjp_eval(
     mask += [True] * (len(parameters) - len(mask))
     active = {v for v, w in zip(parameters, mask, strict=True) if w and is_inexact(v.spec.dtype)}
     tape: list[int] = []
+    residuals: dict[int, Any] = {}
     with np.errstate(all="ignore"):
         for number, eq in enumerate(program.equations):
             values = [a.value if isinstance(a, Literal) else env[a] for a in eq.inputs]
+            taped = eq.op.derivative == "rule" and any(a in active for a in eq.inputs)
             with sourced(eq.source):
-                result = bind(eq.op, *values, **eq.params)
+                if taped and eq.op.residual is not None:
+                    result, residuals[number] = eq.op.residual(tuple(values), **eq.params)
+                else:
+                    result = bind(eq.op, *values, **eq.params)
             env.update(zip(eq.outputs, result if eq.op.multiple else (result,), strict=True))
-            if eq.op.derivative == "rule" and any(a in active for a in eq.inputs):
+            if taped:
                 active.update(v for v in eq.outputs if is_inexact(v.spec.dtype))
                 tape.append(number)
     outputs = tuple(a.value if isinstance(a, Literal) else env[a] for a in program.outputs)
@@ -137,7 +142,9 @@ def vjp_eval(
             for number in reversed(tape):
                 eq = program.equations[number]
                 with sourced(eq.source):
-                    _pull_equation(eq, env, active, cts, number in strong)
+                    _pull_equation(
+                        eq, env, active, cts, number in strong, residuals.get(number)
+                    )
             return tuple(
                 cts.pop(v) if v in active else None for v in (*program.inputs, *program.captures)
             )
@@ -146,7 +153,12 @@ def vjp_eval(
 
 
 def _pull_equation(
-    eq: Equation, env: dict[Var, Any], active: set[Var], cts: Cotangents, strong: bool
+    eq: Equation,
+    env: dict[Var, Any],
+    active: set[Var],
+    cts: Cotangents,
+    strong: bool,
+    residuals: Any = None,
 ) -> None:
     out_cts = tuple(cts.pop(v) for v in eq.outputs)
     if all(c is None for c in out_cts):
@@ -154,9 +166,27 @@ def _pull_equation(
     values = tuple(a.value if isinstance(a, Literal) else env[a] for a in eq.inputs)
     outs = tuple(env[v] for v in eq.outputs)
     mask = tuple(isinstance(a, Var) and a in active for a in eq.inputs)
-    for atom, ct in zip(eq.inputs, pull(eq, values, outs, out_cts, mask, strong), strict=True):
+    if eq.op.control:
+        pulled = _pull_control(eq, values, outs, out_cts, mask, residuals)
+    else:
+        pulled = pull(eq, values, outs, out_cts, mask, strong)
+    for atom, ct in zip(eq.inputs, pulled, strict=True):
         if isinstance(atom, Var) and atom in active:
             cts.add(atom, ct, eq.op.kind)
+
+
+def _pull_control(
+    eq: Equation,
+    values: tuple[Any, ...],
+    outs: tuple[Any, ...],
+    out_cts: tuple[Any, ...],
+    mask: tuple[bool, ...],
+    residuals: Any,
+) -> tuple[Any, ...]:
+    if eq.op.vjp is None:
+        raise missing_rule(eq.op, "vjp", eq.source)
+    extra = {} if eq.op.residual is None else {"residuals": residuals}
+    return tuple(eq.op.vjp(out_cts, values, outs, wanted=mask, **extra, **eq.params))
 
 
 def pull(
@@ -170,7 +200,7 @@ def pull(
     """Cotangents of an equation's operands (None where zero or not wanted)."""
     op = eq.op
     if op.vjp is not None:
-        if strong and not op.control:
+        if strong:
             return _strong_vjp(eq, values, outs, out_cts)
         bare = out_cts if op.multiple else out_cts[0]
         results: tuple[Any, ...] = op.vjp(
@@ -226,11 +256,11 @@ def _tangent_program(
 
     tangent_specs = [s for s, b in zip(in_specs, mask, strict=True) if b]
     program = program_of(f, (*in_specs, *out_specs, *tangent_specs), name=f"jvp_{op.kind.lower()}")
-    program = _linear_expanded(program)
+    program = linear_expanded(program)
     return program, tuple(nonzero)
 
 
-def _linear_expanded(program: Program) -> Program:
+def linear_expanded(program: Program) -> Program:
     def expand(op: Op) -> bool:
         return op.body is not None and op.transpose is None
 
@@ -341,7 +371,7 @@ def _vjp_program(
 
     ct_specs = [s for s, p in zip(out_specs, present, strict=True) if p]
     program = program_of(f, (*in_specs, *out_specs, *ct_specs), name=f"vjp_{op.kind.lower()}")
-    return _linear_expanded(program), tuple(mask)
+    return linear_expanded(program), tuple(mask)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -34,8 +34,9 @@ class PrecisionError(AutodiffError, ValueError):
 
 
 def nearest_name(name: str, known: tuple[str, ...]) -> str:
-    """The known name that is spelled most like `name`, however far that is."""
-    return difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.0)[0]
+    """The known name that is spelled most like `name` in any case, however far that is."""
+    spelled = {other.lower(): other for other in known}
+    return spelled[difflib.get_close_matches(name.lower(), spelled, n=1, cutoff=0.0)[0]]
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,8 @@ def _widen(x: ArrayLike, form: Format) -> Array:
         return array.astype(np.complex128, copy=False)
     if name in ("int64", "uint64") and form is not FORMATS["float64"]:
         return _round_to_odd(array)
-    return array.astype(np.float64, copy=False)
+    with np.errstate(invalid="ignore"):  # a signalling NaN
+        return array.astype(np.float64, copy=False)
 
 
 def _round_to_odd(n: Array) -> Array:

@@ -121,12 +121,12 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
 
     def decide(self, what: str, fix: str) -> np.ndarray[Any, Any]:
         """The concrete value, recorded as a GUARD so that a later run that differs raises."""
-        from autodiff.trace import bind
+        from autodiff.trace import bind, user_line
 
         if not self.owner.is_concrete(self.ref):
             self._refuse(f"{what}, which has no concrete value here", fix)
         value = self.owner.evaluate(self.ref)
-        bind("GUARD", self, value)
+        bind("GUARD", self, value, line=user_line() or "an unknown line")
         return value
 
     def _refuse(self, what: str, fix: str) -> NoReturn:

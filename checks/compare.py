@@ -160,7 +160,7 @@ def _judge_by(
 ) -> _Leaf:
     """Judge by a row of the table."""
     full = None if scale is None else flat_scale(scale, got.shape)
-    comparison = compare_arrays(got, want, full, equal_nan)
+    comparison = compare_arrays(got, want, full, equal_nan, row.unit)
     if comparison.within(row):
         return _Leaf(comparison, 0, 0.0, "", row)
     if row.unit == EXACT:
@@ -204,16 +204,16 @@ def _what(leaf: _Leaf) -> str:
     if row is not None and row.unit == EXACT and not (seen.wrong or seen.zero_sign_wrong):
         return "equal values of unlike dtype, where equal bits are asked for"
     if row is not None and row.unit == EXACT and not seen.wrong:
-        return f"{seen.zero_sign_wrong} of {seen.total} entries have the other sign of zero"
+        return f"zeros of the other sign, where equal bits are asked for: {seen.zero_sign_wrong}"
     count = f"{leaf.over} of {seen.total} entries" if seen.total > 1 else "the value"
     special = f"; NaN or inf out of place: {seen.special_wrong}" if seen.special_wrong else ""
     if not leaf.rule:
         verb = "are" if seen.total > 1 else "is"
-        return f"{count} {verb} not equal{special or f': worst error {seen.abs_error:.3g}'}"
+        return f"{count} {verb} not equal{special or f': worst error {short(seen.abs_error)}'}"
     verb = "differ" if seen.total > 1 else "differs"
     by_ulp = row is not None and row.unit == ULP
-    worst = f"{seen.ulp:.3g} ulp" if by_ulp else f"{seen.abs_error:.3g}"
-    times = f", {leaf.ratio:.3g} times that" if leaf.ratio < math.inf else ""
+    worst = f"{short(seen.ulp)} ulp" if by_ulp else short(seen.abs_error)
+    times = f", {short(leaf.ratio)} times that" if leaf.ratio < math.inf else ""
     return f"{count} {verb} by more than {leaf.rule}: worst error {worst}{times}{special}"
 
 
@@ -225,6 +225,9 @@ def _fix(leaf: _Leaf, needed: tuple[float, float], op: str | None, surface: str 
         if not seen.special_wrong:
             return "no finite atol or rtol would pass: a difference overflows"
         return f"no atol or rtol would pass: a NaN or an infinity is out of place{nan}"
+    if row is not None and row.unit == EXACT and not seen.wrong:
+        values = "compare with rtol=0 in place of the surface where values alone matter"
+        return f"{'cast one of them' if not seen.same_dtype else 'correct the sign'}, or {values}"
     paste = f"would pass: atol={round_up(needed[0])}, rtol={round_up(needed[1])}"
     if row is None or op is None or surface is None or row.unit == EXACT:
         return paste
@@ -236,18 +239,25 @@ def _fix(leaf: _Leaf, needed: tuple[float, float], op: str | None, surface: str 
 
 
 def round_up(number: float) -> str:
-    """Return the shortest text of a number of two digits that is not below `number`."""
+    """Return a number of two digits that is not below `number`, as text to paste."""
     if not 0 < number < math.inf:
         return repr(float(number))
-    digits = Decimal(number).normalize(Context(prec=2, rounding=ROUND_CEILING))
-    return f"{float(digits):.2g}"
+    digits = float(Decimal(number).normalize(Context(prec=2, rounding=ROUND_CEILING)))
+    return f"{digits:.1e}" if digits < 1e-3 else f"{digits:.2g}"
+
+
+def short(value: float) -> str:
+    """Return a number of three digits: "1.6e-04", "12.5", "1590", "1.2e+08"."""
+    if 0 < abs(value) < 1e-3:
+        return f"{value:.2e}"
+    return f"{value:.0f}" if 1e3 <= abs(value) < 1e6 else f"{value:.3g}"
 
 
 def _ulp_text(seen: Comparison) -> str:
     """Return " (3.1 ulp)" for numbers that have units in the last place, else ""."""
     if arrays.kind(seen.dtype) not in (arrays.FLOATING, arrays.COMPLEX):
         return ""
-    return f" ({seen.ulp_there:.3g} ulp)" if seen.ulp_there < math.inf else ""
+    return f" ({short(seen.ulp_there)} ulp)" if seen.ulp_there < math.inf else ""
 
 
 def _few(names: list[str]) -> str:

@@ -1,14 +1,14 @@
 """Two arrays compared: the errors, the worst entry, the atol and rtol that would have passed."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from checks import arrays, entrywise, tolerances
 from checks.arrays import Array
-from checks.tolerance_file import EXACT, RELATIVE
+from checks.tolerance_file import EXACT, RELATIVE, ULP
 from checks.tolerances import Tolerance
 
 Scalar = bool | int | float | complex
@@ -76,6 +76,7 @@ def compare(
     *,
     scale: npt.ArrayLike | None = None,
     equal_nan: bool = False,
+    unit: str = RELATIVE,
 ) -> Comparison:
     """Compare two arrays of one shape and kind, entry by entry.
 
@@ -89,6 +90,7 @@ def compare(
         scale: what |e| is divided by for `scaled_error`: >= 0, a scalar or an array that
             broadcasts to the shape; an error where it is 0 is infinite.
         equal_nan: whether NaN equals NaN. Sign and payload of a NaN are never looked at.
+        unit: what makes an entry the worst: its scaled error, or with "ulp" its error in ulp.
 
     Returns:
         A Comparison; one of no entries has no error.
@@ -99,9 +101,8 @@ def compare(
         ValueError: the scale is negative or not finite.
     """
     got, want = as_arrays(actual, expected, "actual")
-    return compare_arrays(
-        got, want, None if scale is None else flat_scale(scale, got.shape), equal_nan
-    )
+    full = None if scale is None else flat_scale(scale, got.shape)
+    return compare_arrays(got, want, full, equal_nan, unit)
 
 
 def as_arrays(actual: object, expected: object, path: str) -> tuple[Array, Array]:
@@ -127,25 +128,29 @@ def flat_scale(scale: npt.ArrayLike, shape: tuple[int, ...]) -> entrywise.Floats
 
 
 def compare_arrays(
-    got: Array, want: Array, scale: entrywise.Floats | None, equal_nan: bool
+    got: Array,
+    want: Array,
+    scale: entrywise.Floats | None,
+    equal_nan: bool,
+    unit: str = RELATIVE,
 ) -> Comparison:
     """Compare two arrays of one form; the scale has one number for each entry."""
     dtype = arrays.narrower(got.dtype, want.dtype)
     same = got.dtype == want.dtype
+    base = Comparison(got.shape, dtype, total=got.size, same_dtype=same)
     if got.size == 0:
-        return Comparison(got.shape, dtype, same_dtype=same)
+        return base
+    if same and entrywise.identical(got, want, equal_nan):
+        first = _scalar(got, 0)
+        return replace(base, index=(0,) * got.ndim, got=first, expected=first)
     found = entrywise.entries(got, want, equal_nan)
-    if scale is None:
-        scaled = entrywise.scaled(found, default_scale(found))
-    else:
-        scaled = entrywise.scaled(found, scale)
+    scaled = entrywise.scaled(found, default_scale(found) if scale is None else scale)
     ulp = entrywise.ulps(got.ravel(), want.ravel(), found, dtype)
     componentwise = entrywise.componentwise(found)
-    place = entrywise.worst(found, scaled)
+    place = entrywise.worst(found, ulp if unit == ULP else scaled)
     atol, rtol = _needed(found, componentwise)
-    return Comparison(
-        shape=got.shape,
-        dtype=dtype,
+    return replace(
+        base,
         index=tuple(int(i) for i in np.unravel_index(place, got.shape)),
         got=_scalar(got, place),
         expected=_scalar(want, place),
@@ -155,10 +160,8 @@ def compare_arrays(
         componentwise=float(componentwise.max()),
         ulp=float(ulp.max()),
         wrong=int(np.count_nonzero(found.wrong)),
-        total=got.size,
         special_wrong=int(np.count_nonzero(found.special)),
         zero_sign_wrong=int(np.count_nonzero(found.zero_sign)),
-        same_dtype=same,
         atol_needed=atol,
         rtol_needed=rtol,
     )

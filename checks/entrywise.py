@@ -44,6 +44,13 @@ def entries(got: Array, want: Array, equal_nan: bool) -> Entries:
         return _whole(got, want)
 
 
+def identical(got: Array, want: Array, equal_nan: bool) -> bool:
+    """Return whether two arrays of one dtype hold the same bits, and no NaN that may not be."""
+    if got.tobytes() != want.tobytes():
+        return False
+    return equal_nan or kind(got.dtype) not in (FLOATING, COMPLEX) or not np.isnan(got).any()
+
+
 def _floating(got: Array, want: Array, equal_nan: bool) -> Entries:
     x, y = got.astype(np.float64), want.astype(np.float64)
     finite = np.isfinite(x) & np.isfinite(y)

@@ -5,3 +5,5 @@ from autodiff.ops.elementwise import *
 from autodiff.ops.indexing import *
 from autodiff.ops.reduction import *
 from autodiff.ops.shape import *
+from autodiff.ops.custom import *
+from autodiff.ops.loops import *

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from checks.report.wording import duration, judged, number, plural, used
+from checks.report.wording import duration, judged, number, used
 from checks.results import (
     EXCLUDED,
     FAIL,
@@ -26,6 +26,7 @@ from checks.tolerance_file import UNITS
 SHOWN = 20  # entries of each list; the cells' panels have everything
 # Upper ends of the colours of a pass, in error / tolerance; level 0 is "equal".
 LEVELS = (1e-4, 1e-3, 1e-2, 1e-1, 0.5, 1.0)
+STYLES = {STALE: "s", EXCLUDED: "e", SKIPPED: "k"}
 LEGEND = ("equal", "1e-4", "1e-3", "1%", "10%", "50%", "100%")
 
 
@@ -86,10 +87,8 @@ def _json(value: object) -> str:
 
 def _context(rows: list[Row], meta: Mapping[str, Any]) -> dict[str, Any]:
     found = summary(rows)
-    bad = [row for row in rows if row.status in (FAIL, STALE)]
+    bad = [row for row in rows if row.status == FAIL]
     bad.sort(key=lambda row: (-severity(row.headroom), row.key))
-    measured = [row for row in rows if row.headroom and row.status not in (EXCLUDED, FAIL)]
-    measured.sort(key=lambda row: -severity(row.headroom))
     slow = sorted(rows, key=lambda row: -row.seconds)
     return {
         "meta": meta,
@@ -98,9 +97,8 @@ def _context(rows: list[Row], meta: Mapping[str, Any]) -> dict[str, Any]:
         "surfaces": list(found.surfaces),
         "matrix": matrix(rows, list(found.surfaces)),
         "legend": LEGEND,
-        "bad": bad[: 5 * SHOWN],
-        "bad_total": len(bad),
-        "worst": measured[:SHOWN],
+        "bad": bad[:SHOWN],
+        "worst": nearest_to_limit(rows)[:SHOWN],
         "exclusions": exclusions(rows),
         "slow": [row for row in slow[:SHOWN] if row.seconds > 0],
         "address": address,
@@ -130,9 +128,20 @@ def cards(found: Summary, wall: float | None) -> list[tuple[str, str, str]]:
         ("stale exclusions", f"{found.stale:,}", "bad" if found.stale else "good"),
         ("skipped", f"{found.skipped:,}", ""),
         *([("missing", missing, "near")] if missing else []),
-        ("worst, of tolerance", used(share) or "-", "bad" if severity(share) > 1 else ""),
+        ("worst / tolerance", used(share) or "-", "bad" if severity(share) > 1 else ""),
         ("wall time", duration(found.seconds if wall is None else wall), ""),
     ]
+
+
+def nearest_to_limit(rows: list[Row]) -> list[Row]:
+    """Return the worst passing row of each (op, surface), the nearest to its tolerance first."""
+    worst: dict[tuple[str, str], Row] = {}
+    for row in rows:
+        if row.status == PASS and row.headroom:
+            other = worst.setdefault((row.op, row.surface), row)
+            if severity(row.headroom) > severity(other.headroom):
+                worst[row.op, row.surface] = row
+    return sorted(worst.values(), key=lambda row: (-severity(row.headroom), row.key))
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +180,7 @@ def cell(rows: list[Row]) -> Cell:
         if status == PASS:
             return Cell(used(share) or "ok", f"l{level(share)}", place, held)
         texts = {STALE: "! stale", EXCLUDED: f"\u25c7 {len(of)}", SKIPPED: "\u2013"}
-        return Cell(texts[status], status[0], place)
+        return Cell(texts[status], STYLES[status], place)
     raise ValueError("a cell without rows")
 
 
@@ -275,8 +284,3 @@ def _short(value: float | None) -> float | int | str | None:
         return number(value)
     short = float(f"{value:.3g}")
     return int(short) if short == int(short) and abs(short) < 1e6 else short
-
-
-def describe(row: Row) -> str:
-    """Return the place of a row in words."""
-    return f"{row.op} {row.sample}, {row.surface} {row.dtype} ({plural(row.evaluations, 'call')})"

@@ -24,7 +24,7 @@ from checks.report.wording import complaint, duration, plural, used
 from checks.results import FAIL, STALE, Row, Summary, SurfaceSummary, severity, summary
 
 BAR_CELLS, BAR_DECADES = 8, 4
-PLAIN_WIDTH, PLAIN_STEPS = 200, 10
+PLAIN_WIDTH, PLAIN_STEPS, NARROW = 200, 10, 110
 # Blue and orange stay apart for every common colour vision; red is for text beside a word.
 GOOD, NEAR, BAD, QUIET = "#4c8dd6", "#e69f00", "bold #d55e00", "grey58"
 
@@ -143,7 +143,7 @@ def print_report(
     found = summary(every)
     _print_failures(out, every, limit)
     if every:
-        out.print(_table(found, bars=out.is_terminal))
+        out.print(_table(found, out))
         out.print()
     for note in notes:
         out.print(Text(f"note: {note}"), soft_wrap=True)
@@ -169,34 +169,53 @@ def _print_failures(out: Console, rows: list[Row], limit: int) -> None:
         out.print(Text(f"and {len(bad) - limit:,} more\n", style=BAD))
 
 
-def _table(found: Summary, *, bars: bool) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("surface", no_wrap=True)
-    for name in ("checks", "passed", "failed", "excluded", "stale", "skipped"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("of tolerance", no_wrap=True)
-    table.add_column("worst", overflow="ellipsis", no_wrap=True)
-    table.add_column("time", justify="right", no_wrap=True)
+def _table(found: Summary, out: Console) -> Table:
+    """Return a line for each surface; counts that are 0 throughout have no column."""
+    narrow = out.width < NARROW
+    counts = [
+        name
+        for name in ("checks", "passed", "failures", "excluded", "stale", "skipped")
+        if name in ("checks", "failures")
+        or (getattr(found, name) and not (narrow and name == "passed"))
+    ]
+    table = _columns(found, counts, out.width)
     for name, part in found.surfaces.items():
-        table.add_row(Text(name), *_counts(part), _headroom(part, bars), *_worst(part))
-    time = Text(duration(found.seconds))
-    table.add_row(Text("all"), *_counts(found), Text(), Text(), time, style="bold")
+        share = _headroom(part, bars=out.is_terminal and not narrow)
+        cells = (_count(name, getattr(part, name)) for name in counts)
+        table.add_row(Text(name), *cells, share, *_worst(part))
+    cells = (_count(name, getattr(found, name)) for name in counts)
+    table.add_row(Text("all"), *cells, Text(), Text(), Text(duration(found.seconds)), style="bold")
     return table
 
 
-def _counts(part: SurfaceSummary) -> list[Text]:
-    return [
-        Text(f"{part.checks:,}"),
-        Text(f"{part.passed:,}"),
-        _count(part.failures, BAD),
-        _count(part.excluded, ""),
-        _count(part.stale, BAD),
-        _count(part.skipped, ""),
-    ]
+def _columns(found: Summary, counts: list[str], room: int) -> Table:
+    """Return the empty table, no wider than `room`: only "worst" gives way."""
+    narrow = room < NARROW
+    gap = 1 if narrow else 2
+    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
+    widths = {
+        "surface": max(map(len, found.surfaces), default=0),
+        **{name: max(len(name), len(f"{getattr(found, name):,}")) for name in counts},
+        "of tolerance": len("of tolerance") if narrow else BAR_CELLS + 6,
+        "worst": 0,
+        "time": len(duration(found.seconds)),
+    }
+    rest = room - sum(widths.values()) - len(widths) * gap
+    for name, width in widths.items():
+        table.add_column(
+            "failed" if name == "failures" else name,
+            justify="right" if name in (*counts, "time") else "left",
+            no_wrap=True,
+            min_width=width,
+            max_width=max(len("worst"), rest) if name == "worst" else None,
+        )
+    return table
 
 
-def _count(number: int, style: str) -> Text:
-    return Text(f"{number:,}", style=style) if number else Text("-", style=QUIET)
+def _count(name: str, count: int) -> Text:
+    if not count:
+        return Text("-", style=QUIET)
+    return Text(f"{count:,}", style=BAD if name in ("failures", "stale") else "")
 
 
 def _worst(part: SurfaceSummary) -> tuple[Text, Text]:
@@ -205,7 +224,7 @@ def _worst(part: SurfaceSummary) -> tuple[Text, Text]:
     return Text(name, style=QUIET), Text(duration(part.seconds))
 
 
-def _headroom(part: SurfaceSummary, bars: bool) -> Text:
+def _headroom(part: SurfaceSummary, *, bars: bool) -> Text:
     """Return how much of the tolerance the worst row uses, on a terminal with a log bar."""
     share = part.headroom
     colour = BAD if severity(share) > 1 else NEAR if severity(share) > 0.5 else GOOD

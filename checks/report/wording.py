@@ -11,6 +11,9 @@ def number(value: float | None, digits: int = 3) -> str:
         return ""
     if value != value:
         return "NaN"
+    if 0 < abs(value) < 1e-3:
+        mantissa, _, power = f"{value:.{digits - 1}e}".partition("e")
+        return f"{mantissa.rstrip('0').rstrip('.')}e{power}"
     return f"{value:.{digits}g}"
 
 
@@ -47,20 +50,22 @@ def used(headroom: float | None) -> str:
     percent = 100 * headroom
     if percent < 0.1:
         return "<0.1%"
-    return f"{percent:.1f}%" if percent < 1 else f"{percent:.0f}%"
+    return f"{percent:.1f}%" if percent < 0.95 else f"{percent:.0f}%"
 
 
 def judged(row: Row) -> str:
     """Return the error beside what was allowed: "3.1e-04 > 2e-05", "17 ulp > 4 ulp"."""
     if row.error is None:
         return ""
+    if row.error != row.error:
+        return "NaN"
     if row.unit == "exact":
         if row.error == 1:
             return "1 entry differs"
         return f"{number(row.error)} entries differ" if row.error else "equal"
     unit = " ulp" if row.unit == "ulp" else ""
     within = row.tolerance is not None and row.error <= row.tolerance
-    sign = "<=" if within else ">"
+    sign = "\u2264" if within else ">"
     return f"{number(row.error)}{unit} {sign} {number(row.tolerance)}{unit}"
 
 

@@ -1,0 +1,88 @@
+"""Sub-programs of control ops: traced bodies whose outside values become explicit operands."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from autodiff import tree
+from autodiff.errors import ShapeError, TreeError
+from autodiff.program import Program, Spec, verify
+from autodiff.simplify import dead_code
+from autodiff.trace import bind, concrete_of, program_of, quoted, spec_of, trace_flat, user_line
+from autodiff.tracer import Tracer
+
+
+def lift(
+    f: Callable[..., Any], values: Sequence[Any], in_tree: Any, concrete: bool = True
+) -> tuple[Program, tuple[Tracer, ...]]:
+    """Trace a body at the values' specs; `concrete` lets Python branches see their values."""
+    known = [concrete_of(v) if concrete and not isinstance(v, Spec) else None for v in values]
+    specs = [v if isinstance(v, Spec) else spec_of(v) for v in values]
+    return trace_flat(f, specs, in_tree, known)
+
+
+def closed(program: Program) -> Program:
+    """The program with its captures as leading inputs, so that it can be a parameter."""
+    return verify(
+        dead_code(
+            dataclasses.replace(
+                program,
+                inputs=(*program.captures, *program.inputs),
+                captures=(),
+                in_tree=None,
+                out_tree=None,
+            )
+        )
+    )
+
+
+def with_consts(
+    program: Program, captured: Sequence[Any], all_captured: Sequence[Any]
+) -> Program:
+    """A closed program taking the operands `all_captured`, of which `captured` are its own."""
+    names = {id(c): i for i, c in enumerate(all_captured)}
+    body = closed(program)
+    k = len(captured)
+
+    def f(*args: Any) -> tuple[Any, ...]:
+        from autodiff.interpret import run
+
+        own = [args[names[id(c)]] for c in captured]
+        return run(body, (*own, *args[len(all_captured) :]))
+
+    specs = (*(spec_of(c) for c in all_captured), *body.in_specs[k:])
+    return program_of(f, specs, program.name)
+
+
+def same_specs(what: str, found: Sequence[Spec], expected: Sequence[Spec]) -> None:
+    """Raise where a body's results do not have the specs its carry or its twin has."""
+    for i, (a, b) in enumerate(zip(found, expected, strict=True)):
+        if a != b:
+            raise ShapeError(
+                f"{what}: result {i} is {a}, expected {b}",
+                quoted(user_line()),
+                "make both sides return the same shapes and dtypes (astype, reshape)",
+            )
+
+
+def same_tree(what: str, found: Any, expected: Any) -> None:
+    """Raise where two structures differ."""
+    if found != expected:
+        raise TreeError(
+            f"{what}: structure {tree.describe(found)}, expected {tree.describe(expected)}",
+            quoted(user_line()),
+            "return the same containers on both sides",
+        )
+
+
+def zeros(spec: Spec) -> Any:
+    """A zero constant that takes no memory."""
+    return np.broadcast_to(np.zeros((), spec.dtype), spec.shape)
+
+
+def select(mask: Any, new: Any, old: Any) -> Any:
+    """`where` over a mask of leading axes only."""
+    shape = (*np.shape(mask), *(1,) * (np.ndim(new) - np.ndim(mask)))
+    return bind("WHERE", np.reshape(mask, shape), new, old)
