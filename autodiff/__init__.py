@@ -12,6 +12,7 @@ from autodiff.ops.control import checkpoint, stop_gradient, tap
 from autodiff.ops.custom import custom_jvp, custom_vjp
 from autodiff.ops.loops import cond, scan, while_loop
 from autodiff.program import Program, Spec
+from autodiff.trace import spec_of as trace_spec
 
 __all__ = [
     "Program",
@@ -34,6 +35,7 @@ __all__ = [
     "tap",
     "taps",
     "trace",
+    "trace_spec",
     "value_and_grad",
     "vjp",
     "vmap",

@@ -8,7 +8,7 @@ import numpy as np
 
 from autodiff.op import body_program, missing_rule
 from autodiff.program import Literal, Program, Var
-from autodiff.trace import bind, program_of, sourced
+from autodiff.trace import bind, mark_as, program_of, sourced
 
 
 def batch_eval(
@@ -29,6 +29,7 @@ def batch_eval(
             with sourced(eq.source):
                 outs, out_flags = _batch_equation(eq, size, values, flags)
             env.update(zip(eq.outputs, outs, strict=True))
+            mark_as(eq.outputs, outs, env)
             mapped.update(v for v, b in zip(eq.outputs, out_flags, strict=True) if b)
     outputs = tuple(a.value if isinstance(a, Literal) else env[a] for a in program.outputs)
     return outputs, tuple(isinstance(a, Var) and a in mapped for a in program.outputs)

@@ -34,6 +34,10 @@ class ShapeError(AutodiffError, ValueError):
     """Operand shapes, axes or dtypes do not fit the op."""
 
 
+class IndexingError(ShapeError, IndexError):
+    """An index that NumPy would refuse with IndexError."""
+
+
 class TracerError(AutodiffError, TypeError):
     """A traced value was used where a concrete array is needed."""
 

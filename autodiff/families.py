@@ -18,6 +18,7 @@ from autodiff.errors import ShapeError
 from autodiff.op import Op, define
 from autodiff.program import Spec
 from autodiff.trace import bind, spec_of
+from autodiff.tracer import Tracer
 
 Rule = Callable[..., Any]
 
@@ -36,6 +37,9 @@ def numpy_jax(impl: Rule) -> str:
 
 def broadcast_shapes(kind: str, *specs: Spec) -> tuple[int, ...]:
     """NumPy broadcasting of operand shapes; a mismatch names the op and the shapes."""
+    first = specs[0].shape
+    if all(s.shape == first for s in specs):
+        return first
     try:
         return np.broadcast_shapes(*(s.shape for s in specs))
     except ValueError:
@@ -74,9 +78,13 @@ def promote(*values: Any, inexact: bool = False) -> tuple[Any, ...]:
 
     `inexact`: integers become float64, as in NumPy's transcendental functions.
     """
-    arrays = [v if is_array(v) or isinstance(v, bool | int | float | complex) else np.asarray(v) for v in values]
-    dtypes = [a.dtype if is_array(a) else a for a in arrays]
-    common = np.result_type(*dtypes)
+    if all(map(is_array, values)):
+        common = values[0].dtype
+        if all(v.dtype == common for v in values) and not (inexact and common.kind in "biu"):
+            return values
+    scalar = bool | int | float | complex
+    arrays = [v if is_array(v) or isinstance(v, scalar) else np.asarray(v) for v in values]
+    common = np.result_type(*(a.dtype if is_array(a) else a for a in arrays))
     if inexact and common.kind in "biu":
         common = np.dtype(np.float64)
     return tuple(
@@ -89,8 +97,6 @@ def promote(*values: Any, inexact: bool = False) -> tuple[Any, ...]:
 
 def is_array(value: Any) -> bool:
     """Whether a value is traced, an ndarray or a NumPy scalar."""
-    from autodiff.tracer import Tracer
-
     return isinstance(value, Tracer | np.ndarray | np.generic)
 
 

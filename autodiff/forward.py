@@ -9,7 +9,7 @@ import numpy as np
 from autodiff.errors import ShapeError
 from autodiff.op import body_program, missing_rule
 from autodiff.program import Equation, Literal, Program, Var
-from autodiff.trace import bind, program_of, sourced, spec_of
+from autodiff.trace import bind, mark, mark_as, program_of, sourced, spec_of
 
 
 def is_inexact(dtype: np.dtype[Any]) -> bool:
@@ -39,6 +39,9 @@ def jvp_eval(
                 outs, out_dots = jvp_equation(eq, values, t)
             env.update(zip(eq.outputs, outs, strict=True))
             dots.update(zip(eq.outputs, out_dots, strict=True))
+            mark_as(eq.outputs, outs, env)
+            for out, dot in zip(outs, out_dots, strict=True):
+                mark("dot", out, dot)
     outputs = tuple(a.value if isinstance(a, Literal) else env[a] for a in program.outputs)
     return outputs, tuple(
         None if isinstance(a, Literal) else dots.get(a) for a in program.outputs
@@ -64,7 +67,8 @@ def jvp_equation(
         return outs, (None,) * len(outs)
     if op.jvp is None:
         raise missing_rule(op, "jvp", eq.source)
-    dots = op.jvp(tuple(values), tuple(tangents), result, **eq.params)
+    with sourced(eq.source, "dot"):
+        dots = op.jvp(tuple(values), tuple(tangents), result, **eq.params)
     return outs, _fitted(eq, tuple(dots) if op.multiple else (dots,))
 
 

@@ -15,7 +15,7 @@ from autodiff.errors import ShapeError
 from autodiff.op import Op, body_program
 from autodiff.program import Atom, Literal, Program, Spec, Var
 from autodiff.simplify import fold_converts as fold
-from autodiff.trace import bind, quoted, sourced
+from autodiff.trace import bind, mark_as, quoted, sourced
 
 Array = np.ndarray[Any, Any]
 PRECISIONS = ("float64", "float32", "bfloat16", "float16")
@@ -74,6 +74,7 @@ def run(
                 result = bind(eq.op, *values, **eq.params)
                 result = result if eq.op.multiple else (result,)
         env.update(zip(eq.outputs, result, strict=True))
+        mark_as(eq.outputs, result, env)
     return tuple(env[a] if isinstance(a, Var) else a.value for a in program.outputs)
 
 

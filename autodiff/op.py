@@ -155,10 +155,11 @@ def missing_rule(op: Op, rule: str, source: str | None = None) -> MissingRuleErr
 
 @functools.lru_cache(maxsize=4096)
 def _body_program(op: Op, specs: tuple[Spec, ...], params: tuple[tuple[str, Any], ...]) -> Program:
-    from autodiff.trace import program_of
+    from autodiff.trace import program_of, unsourced
 
     assert op.body is not None
-    return program_of(functools.partial(op.body, **dict(params)), specs, name=op.kind.lower())
+    with unsourced():
+        return program_of(functools.partial(op.body, **dict(params)), specs, name=op.kind.lower())
 
 
 def body_program(op: Op, specs: tuple[Spec, ...], params: Mapping[str, Any]) -> Program:

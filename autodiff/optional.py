@@ -1,4 +1,4 @@
-"""Optional packages: imported where they are used, named with their extra where they are missing."""
+"""Optional packages: imported where they are used; where missing, named with their extra."""
 
 import importlib
 import importlib.util

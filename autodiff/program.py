@@ -21,8 +21,10 @@ class Spec:
     dtype: np.dtype[Any]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "shape", tuple(int(n) for n in self.shape))
-        object.__setattr__(self, "dtype", np.dtype(self.dtype))
+        if type(self.shape) is not tuple or not all(type(n) is int for n in self.shape):
+            object.__setattr__(self, "shape", tuple(int(n) for n in self.shape))
+        if not isinstance(self.dtype, np.dtype):
+            object.__setattr__(self, "dtype", np.dtype(self.dtype))
 
     @property
     def ndim(self) -> int:
@@ -47,12 +49,17 @@ class Spec:
 
 
 class Var:
-    """A value computed or received by a program; compared by identity."""
+    """A value computed or received by a program; compared by identity.
 
-    __slots__ = ("spec",)
+    `role` is for the reader of a printed program alone: ("bar", v) marks the cotangent of v,
+    ("dot", v) its tangent (v None: a step towards one).
+    """
 
-    def __init__(self, spec: Spec) -> None:
+    __slots__ = ("role", "spec")
+
+    def __init__(self, spec: Spec, role: tuple[str, "Var | None"] | None = None) -> None:
         self.spec = spec
+        self.role = role
 
     def __repr__(self) -> str:
         return f"Var({self.spec})"
@@ -98,7 +105,8 @@ class Program:
 
     `inputs` are the flat arguments, `captures` the values closed over from an outer trace,
     `equations` run in order, `outputs` are the flat results; `in_tree` and `out_tree` (None for
-    programs built by passes) restore the traced function's own containers.
+    programs built by passes) restore the traced function's own containers; `arg_names` are the
+    names of its positional parameters, where known.
     """
 
     inputs: tuple[Var, ...]
@@ -108,6 +116,7 @@ class Program:
     in_tree: Any = None
     out_tree: Any = None
     name: str = "f"
+    arg_names: tuple[str, ...] | None = None
 
     @property
     def in_specs(self) -> tuple[Spec, ...]:
@@ -130,14 +139,14 @@ class Program:
         return self.text
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Program) and (self is other or self.text == other.text)
+        from autodiff.text import key
+
+        return isinstance(other, Program) and (self is other or key(self) == key(other))
 
     def __hash__(self) -> int:
-        cached: int | None = self.__dict__.get("_hash")
-        if cached is None:
-            cached = hash(self.text)
-            object.__setattr__(self, "_hash", cached)
-        return cached
+        from autodiff.text import key
+
+        return hash(key(self))
 
 
 def sub_programs(params: Mapping[str, Any]) -> tuple[Program, ...]:
@@ -159,37 +168,40 @@ def verify(program: Program) -> Program:
     """
     defined: set[Var] = set()
     for var in (*program.inputs, *program.captures):
-        _require(var not in defined, program, None, f"input {var!r} is listed twice")
+        if var in defined:
+            raise _invalid(program, None, f"input {var!r} is listed twice")
         defined.add(var)
     for number, eq in enumerate(program.equations):
-        for atom in eq.inputs:
-            known = isinstance(atom, Literal) or atom in defined
-            _require(known, program, number, f"operand {atom!r} is used before its definition")
-        for sub in sub_programs(eq.params):
-            _require(not sub.captures, program, number, "a sub-program has captures")
-            verify(sub)
-        specs = eq.op.out_specs(tuple(a.spec for a in eq.inputs), eq.params)
-        given = tuple(v.spec for v in eq.outputs)
-        _require(
-            specs == given,
-            program,
-            number,
-            f"outputs are {', '.join(map(str, given))}, the spec rule gives "
-            f"{', '.join(map(str, specs))}",
-        )
-        for var in eq.outputs:
-            _require(var not in defined, program, number, f"{var!r} is defined twice")
-            defined.add(var)
+        _verify_equation(program, number, eq, defined)
+        defined.update(eq.outputs)
     for atom in program.outputs:
-        known = isinstance(atom, Literal) or atom in defined
-        _require(known, program, None, f"result {atom!r} is never computed")
+        if isinstance(atom, Var) and atom not in defined:
+            raise _invalid(program, None, f"result {atom!r} is never computed")
     return program
 
 
-def _require(ok: bool, program: Program, number: int | None, what: str) -> None:
-    if not ok:
-        kind = None if number is None else program.equations[number].op.kind
-        raise ProgramError(what, program=program.name, equation=number, kind=kind)
+def _verify_equation(program: Program, number: int, eq: Equation, defined: set[Var]) -> None:
+    for atom in eq.inputs:
+        if isinstance(atom, Var) and atom not in defined:
+            raise _invalid(program, number, f"operand {atom!r} is used before its definition")
+    for sub in sub_programs(eq.params):
+        if sub.captures:
+            raise _invalid(program, number, "a sub-program has captures")
+        verify(sub)
+    specs = eq.op.out_specs(tuple(a.spec for a in eq.inputs), eq.params)
+    given = tuple(v.spec for v in eq.outputs)
+    if specs != given:
+        listed = ", ".join(map(str, given))
+        ruled = ", ".join(map(str, specs))
+        raise _invalid(program, number, f"outputs are {listed}, the spec rule gives {ruled}")
+    for var in eq.outputs:
+        if var in defined:
+            raise _invalid(program, number, f"{var!r} is defined twice")
+
+
+def _invalid(program: Program, number: int | None, what: str) -> ProgramError:
+    kind = None if number is None else program.equations[number].op.kind
+    return ProgramError(what, program=program.name, equation=number, kind=kind)
 
 
 def inline(program: Program, name: str | None = None) -> Program:

@@ -18,7 +18,7 @@ from autodiff.forward import is_inexact
 from autodiff.interpret import run
 from autodiff.op import Op, body_program, missing_rule
 from autodiff.program import Equation, Literal, Program, Spec, Var
-from autodiff.trace import bind, program_of, sourced, spec_of
+from autodiff.trace import bind, mark, mark_as, program_of, sourced, spec_of
 
 STRONG = {"MUL": "STRONG_MUL", "DIV": "STRONG_DIV"}
 
@@ -127,7 +127,9 @@ def vjp_eval(
                     result, residuals[number] = eq.op.residual(tuple(values), **eq.params)
                 else:
                     result = bind(eq.op, *values, **eq.params)
-            env.update(zip(eq.outputs, result if eq.op.multiple else (result,), strict=True))
+            results = result if eq.op.multiple else (result,)
+            env.update(zip(eq.outputs, results, strict=True))
+            mark_as(eq.outputs, results, env)
             if taped:
                 active.update(v for v in eq.outputs if is_inexact(v.spec.dtype))
                 tape.append(number)
@@ -141,13 +143,13 @@ def vjp_eval(
                 cts.add(atom, ct)
             for number in reversed(tape):
                 eq = program.equations[number]
-                with sourced(eq.source):
+                with sourced(eq.source, "bar"):
                     _pull_equation(
                         eq, env, active, cts, number in strong, residuals.get(number)
                     )
-            return tuple(
-                cts.pop(v) if v in active else None for v in (*program.inputs, *program.captures)
-            )
+            for v in parameters:
+                mark("bar", env[v], cts.values.get(v))
+            return tuple(cts.pop(v) if v in active else None for v in parameters)
 
     return outputs, pullback
 
@@ -165,6 +167,8 @@ def _pull_equation(
         return
     values = tuple(a.value if isinstance(a, Literal) else env[a] for a in eq.inputs)
     outs = tuple(env[v] for v in eq.outputs)
+    for out, ct in zip(outs, out_cts, strict=True):
+        mark("bar", out, ct)
     mask = tuple(isinstance(a, Var) and a in active for a in eq.inputs)
     if eq.op.control:
         pulled = _pull_control(eq, values, outs, out_cts, mask, residuals)

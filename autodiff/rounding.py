@@ -1,6 +1,7 @@
 """Rounding to narrow formats; the values stay in float64 or complex128 arrays."""
 
 import difflib
+import functools
 import math
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -73,8 +74,9 @@ FORMATS = MappingProxyType(
 )
 FLOATS = tuple(FORMATS)
 COMPLEX_PARTS = MappingProxyType({"complex128": "float64", "complex64": "float32"})
+_INEXACT = (*FLOATS, *COMPLEX_PARTS)
 _INTEGERS = tuple(f"{sign}int{width}" for sign in ("", "u") for width in (8, 16, 32, 64))
-DTYPES = (*FLOATS, *COMPLEX_PARTS, *_INTEGERS, "bool")
+DTYPES = (*_INEXACT, *_INTEGERS, "bool")
 
 
 def dtype_name(dtype: DTypeLike, allowed: tuple[str, ...] = DTYPES) -> str:
@@ -84,12 +86,17 @@ def dtype_name(dtype: DTypeLike, allowed: tuple[str, ...] = DTYPES) -> str:
         PrecisionError: the dtype is none of the `allowed` ones.
     """
     try:
-        name = np.dtype(dtype).name
+        name = _name(np.dtype(dtype))
     except TypeError:
         raise PrecisionError("dtype", dtype, allowed) from None
     if name not in allowed:
         raise PrecisionError("dtype", name, allowed)
     return name
+
+
+@functools.cache
+def _name(dtype: np.dtype[Any]) -> str:
+    return dtype.name  # NumPy puts it together anew each time
 
 
 def float_format(dtype: DTypeLike) -> Format:
@@ -98,8 +105,12 @@ def float_format(dtype: DTypeLike) -> Format:
     Raises:
         PrecisionError: the dtype is neither floating nor complex, or not a known one.
     """
-    name = dtype_name(dtype, (*FLOATS, *COMPLEX_PARTS))
-    return FORMATS[COMPLEX_PARTS.get(name, name)]
+    return FORMATS[_part_name(dtype)]
+
+
+def _part_name(dtype: DTypeLike) -> str:
+    name = dtype_name(dtype, _INEXACT)
+    return COMPLEX_PARTS.get(name, name)
 
 
 def unit_roundoff(dtype: DTypeLike) -> float:
@@ -129,27 +140,29 @@ def round_to(x: ArrayLike, dtype: DTypeLike) -> Array:
     Raises:
         PrecisionError: unknown dtype, or values of a dtype that float64 cannot hold.
     """
-    form = float_format(dtype)
-    wide = _widen(x, form)
-    if form is FORMATS["float64"]:
+    name = _part_name(dtype)
+    wide = _widen(x, name)
+    if name == "float64":
         return wide
     if wide.dtype.kind != "c":
-        return _round_real(wide, form)
+        return _round_real(wide, name)
     out = np.empty(wide.shape, np.complex128)
-    out.real, out.imag = _round_real(wide.real, form), _round_real(wide.imag, form)
+    out.real, out.imag = _round_real(wide.real, name), _round_real(wide.imag, name)
     return out
 
 
-def _widen(x: ArrayLike, form: Format) -> Array:
-    """Values of any known dtype as float64 or complex128, ready for one rounding to `form`."""
+def _widen(x: ArrayLike, target: str) -> Array:
+    """Values of any known dtype as float64 or complex128, ready for one rounding to `target`."""
     array = np.asarray(x)
     name = dtype_name(array.dtype)
-    if name in COMPLEX_PARTS:
-        return array.astype(np.complex128, copy=False)
-    if name in ("int64", "uint64") and form is not FORMATS["float64"]:
+    if name in ("float64", "complex128"):
+        return array
+    if name == "complex64":
+        return array.astype(np.complex128)
+    if name in ("int64", "uint64") and target != "float64":
         return _round_to_odd(array)
     with np.errstate(invalid="ignore"):  # a signalling NaN
-        return array.astype(np.float64, copy=False)
+        return array.astype(np.float64)
 
 
 def _round_to_odd(n: Array) -> Array:
@@ -168,11 +181,11 @@ def _round_to_odd(n: Array) -> Array:
     return np.asarray(np.where((error == 0) | (bits & 1 == 1), bits, bits + step)).view(np.float64)
 
 
-def _round_real(x: Array, form: Format) -> Array:
+def _round_real(x: Array, name: str) -> Array:
+    form = FORMATS[name]
     with np.errstate(all="ignore"):
-        for native in (np.float32, np.float16):
-            if form is FORMATS[np.dtype(native).name]:
-                return x.astype(native).astype(np.float64)
+        if name in ("float32", "float16"):
+            return x.astype(name).astype(np.float64)  # NumPy rounds these once itself
         # Adding 1.5 * 2^52 quanta leaves no bit below one quantum: the addition rounds, to even.
         # The quantum is that of x's binade, not less than the subnormal spacing; the cap keeps
         # the sum finite, and above it everything overflows anyway.
@@ -217,12 +230,12 @@ def cast(x: ArrayLike, dtype: DTypeLike) -> Array:
 
 def _truncate(x: Array, name: str) -> Array:
     info = np.iinfo(name)
-    # 2^63 - 1 is not a float64; one past the end, a power of two, is.
-    low, past = float(info.min), 2.0 * (info.max // 2 + 1)
+    # The float64 of 2^63 - 1 is 2^63: the last integer itself is met by >= and never converted.
+    low, high = float(info.min), float(info.max)
     whole = np.trunc(x)
-    inside = (whole >= low) & (whole < past)
+    inside = (whole >= low) & (whole < high)
     out = np.asarray(np.where(inside, whole, 0.0)).astype(name)
-    out = np.where(whole >= past, np.array(info.max, name), out)
+    out = np.where(whole >= high, np.array(info.max, name), out)
     return np.where(whole < low, np.array(info.min, name), out)
 
 

@@ -1,13 +1,16 @@
 """Sub-programs of control ops: traced bodies whose outside values become explicit operands."""
 
 import dataclasses
+import functools
+import itertools
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from autodiff import tree
-from autodiff.errors import ShapeError, TreeError
+from autodiff.errors import ShapeError, TracerError, TreeError
 from autodiff.program import Program, Spec, verify
 from autodiff.simplify import dead_code
 from autodiff.trace import bind, concrete_of, program_of, quoted, spec_of, trace_flat, user_line
@@ -38,11 +41,44 @@ def closed(program: Program) -> Program:
     )
 
 
+class Rule:
+    """A user's derivative rule as a program, traced when it is first needed.
+
+    A rule may call its own function; that inner call carries a rule too, which only a higher
+    derivative traces. Rules are compared by identity and written in text by their label.
+    """
+
+    def __init__(self, name: str, build: Callable[[], Program]) -> None:
+        self.label = f"{name}#{next(_numbers)}"
+        self._build = build
+        LIVE_RULES[self.label] = self
+
+    @functools.cached_property
+    def program(self) -> Program:
+        """The traced rule."""
+        return self._build()
+
+    def __repr__(self) -> str:
+        return f"rule {self.label}"
+
+
+_numbers = itertools.count()
+LIVE_RULES: "weakref.WeakValueDictionary[str, Rule]" = weakref.WeakValueDictionary()
+
+
 def with_consts(
     program: Program, captured: Sequence[Any], all_captured: Sequence[Any]
 ) -> Program:
     """A closed program taking the operands `all_captured`, of which `captured` are its own."""
     names = {id(c): i for i, c in enumerate(all_captured)}
+    for value in captured:
+        if id(value) not in names:
+            raise TracerError(
+                f"the rule of '{program.name}' closes over a traced value ({value.spec}) that the "
+                "function itself does not use",
+                quoted(user_line()),
+                "pass that value as an argument of the function",
+            )
     body = closed(program)
     k = len(captured)
 

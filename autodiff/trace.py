@@ -7,10 +7,12 @@ is evaluated at once.
 
 import contextlib
 import contextvars
+import functools
+import inspect
 import linecache
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,7 @@ from autodiff.tracer import Tracer
 
 _stack: contextvars.ContextVar[tuple["Trace", ...]] = contextvars.ContextVar("traces", default=())
 _source: contextvars.ContextVar[str | None] = contextvars.ContextVar("source", default=None)
+_role: contextvars.ContextVar[str | None] = contextvars.ContextVar("role", default=None)
 _HIDDEN = tuple(
     os.path.dirname(os.path.abspath(m)) + os.sep
     for m in (__file__, np.__file__, tree.optree.__file__)
@@ -67,8 +70,10 @@ class Trace:
         """Append an equation and return its traced outputs."""
         atoms = tuple(self.atom(a) for a in args)
         specs = op.out_specs(tuple(a.spec for a in atoms), params)
-        outputs = tuple(Var(s) for s in specs)
-        eq = Equation(op, atoms, params, outputs, _source.get() or user_line())
+        role = _role.get()
+        outputs = tuple(Var(s, role and (role, None)) for s in specs)
+        line = _source.get()
+        eq = Equation(op, atoms, params, outputs, user_line() if line is None else line or None)
         self.equations.append(eq)
         self.producers.update(dict.fromkeys(outputs, eq))
         tracers = tuple(Tracer(self, v) for v in outputs)
@@ -141,17 +146,55 @@ def active(trace: Trace) -> Iterator[Trace]:
 
 
 @contextlib.contextmanager
-def sourced(line: str | None) -> Iterator[None]:
-    """Give equations recorded inside this source line (passes keep the primal equation's)."""
-    token = _source.set(line)
+def sourced(line: str | None, role: str | None = None) -> Iterator[None]:
+    """Give equations recorded inside this source line (passes keep the primal equation's), and
+    their results the role "dot" or "bar" where they make tangents or cotangents."""
+    token = _source.set(line or _source.get())
+    role_token = _role.set(role or _role.get())
     try:
         yield
     finally:
+        _role.reset(role_token)
         _source.reset(token)
 
 
+@contextlib.contextmanager
+def unsourced() -> Iterator[None]:
+    """Give equations recorded inside no source line: a body traced once serves many callers."""
+    tokens = _source.set(""), _role.set(None)
+    try:
+        yield
+    finally:
+        _source.reset(tokens[0])
+        _role.reset(tokens[1])
+
+
+def mark(role: str, primal: Any, value: Any) -> None:
+    """Note that a traced value is the tangent ("dot") or cotangent ("bar") of another."""
+    if isinstance(value, Tracer) and isinstance(primal, Tracer):
+        var = value.ref
+        if var.role is None or var.role[1] is None:
+            var.role = (role, primal.ref)
+
+
+def mark_as(old: Sequence[Var], new: Sequence[Any], env: Mapping[Var, Any]) -> None:
+    """Give values computed for `old` variables in another trace the same roles there."""
+    for var, value in zip(old, new, strict=True):
+        if var.role is None:
+            continue
+        role, primal = var.role
+        if primal is not None:
+            mark(role, env.get(primal), value)
+        elif isinstance(value, Tracer) and value.ref.role is None:
+            value.ref.role = var.role
+
+
 def user_line() -> str | None:
-    """`file:line in function` of the innermost frame outside the engine and NumPy."""
+    """`file:line in function` of the innermost frame outside the engine and NumPy, or, inside a
+    pass, the line of the equation it is working on."""
+    known = _source.get()
+    if known is not None:
+        return known
     frame = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
@@ -257,12 +300,35 @@ def trace_flat(
         program, captured = trace.finish(inputs, outputs, name or function_name(f))
     object.__setattr__(program, "in_tree", in_tree)
     object.__setattr__(program, "out_tree", out_tree)
+    object.__setattr__(program, "arg_names", parameter_names(f, in_tree.num_children))
     return program, captured
 
 
 def function_name(f: Callable[..., Any]) -> str:
     """A name for error messages and printed programs."""
     return getattr(f, "__name__", None) or type(f).__name__
+
+
+def parameter_names(f: Callable[..., Any], count: int) -> tuple[str, ...] | None:
+    """Names of the first positional parameters of a function, seen through its wrappers."""
+    skip = 0
+    while True:
+        if isinstance(f, functools.partial):
+            skip, f = skip + len(f.args), f.func
+        elif hasattr(f, "__wrapped__"):
+            f = f.__wrapped__
+        elif hasattr(f, "__func__"):
+            skip, f = skip + 1, f.__func__
+        else:
+            break
+    code = getattr(f, "__code__", None)
+    if code is None:
+        return None
+    names = code.co_varnames[skip : code.co_argcount]
+    if len(names) < count and code.co_flags & inspect.CO_VARARGS:
+        rest = code.co_varnames[code.co_argcount + code.co_kwonlyargcount]
+        names = (*names, *(f"{rest}_{i}" for i in range(count - len(names))))
+    return names[:count] if len(names) >= count else None
 
 
 def as_value(leaf: Any, what: str) -> Any:

@@ -43,7 +43,6 @@ def _arrays(domain: Domain) -> Any:
 
 
 def _stopped(x: Any) -> Any:
-    """x * stop(x) + stop(exp x) * sin x: the derivative sees the unstopped factors alone."""
     return ad.stop_gradient(x)
 
 
@@ -118,7 +117,7 @@ def _while(x: Any, rate: Any) -> Any:
         value, count = state
         return value * (1.0 + rate) + 0.1 * value * value, count + 1.0
 
-    value, count = ad.while_loop(going, step, (x, np.zeros(())), max_steps=12)
+    value, count = ad.while_loop(going, step, (x, np.zeros((), x.dtype)), max_steps=12)
     return value * count
 
 

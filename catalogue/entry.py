@@ -197,3 +197,32 @@ def elementwise_samples(
             yield Sample(name, arrays, kwargs, frozenset((tags or {}).get(name, ())))
 
     return samples
+
+
+def elementwise(
+    kind: str,
+    function: Callable[..., Any],
+    *domains: Domain,
+    points: Mapping[str, tuple[Any, ...]] | None = None,
+    tags: Mapping[str, Iterable[str]] | None = None,
+    params: Mapping[str, Any] | None = None,
+    variants: Mapping[str, Mapping[str, Any]] | None = None,
+    argnums: Mapping[str, tuple[int, ...]] | None = None,
+    **fields: Any,
+) -> Entry:
+    """Define the entry of an elementwise op: `elementwise_samples` of its domains and points.
+
+    `params` are keyword arguments of every sample; `variants` (name -> keyword arguments) add one
+    more sample each; `argnums` (sample name -> positions) says which operands of a planted point
+    are differentiated; `fields` are fields of the Entry.
+    """
+    first = elementwise_samples(*domains, points=points, tags=tags, **(params or {}))
+
+    def samples(rng: np.random.Generator) -> Iterable[Sample]:
+        for sample in first(rng):
+            yield dataclasses.replace(sample, argnums=(argnums or {}).get(sample.name))
+        for name, kwargs in (variants or {}).items():
+            args = tuple(d.draw(rng, (2, 3)) for d in domains)
+            yield Sample(name, args, {**(params or {}), **kwargs})
+
+    return define(Entry(kind, function, samples, domains=domains, **fields))

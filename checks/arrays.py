@@ -1,5 +1,6 @@
 """What can be compared: arrays of numbers of any framework, and trees of them."""
 
+import contextlib
 import dataclasses
 from collections.abc import Iterator
 
@@ -58,7 +59,8 @@ def as_array(value: object, path: str, like: np.dtype[np.generic] | None = None)
     if weak is not None and like is not None:
         strong = kind(like)
         if strong is not None and KINDS.index(weak) <= KINDS.index(strong):
-            return np.asarray(value if strong != BOOL else bool(value), like)
+            with contextlib.suppress(OverflowError), np.errstate(over="ignore"):
+                return np.asarray(value, like)  # an int out of range keeps a dtype of its own
     array = _from_framework(value)
     if kind(array.dtype) is None:
         raise TypeError(
@@ -83,21 +85,17 @@ def _from_framework(value: object) -> Array:
 
 def check_forms(got: Array, want: Array, path: str) -> None:
     """Raise MismatchError unless shapes and kinds of number agree; widths may differ."""
+    same_kind = kind(got.dtype) == kind(want.dtype)
+    if got.shape == want.shape and same_kind:
+        return
     forms = f"{got.dtype}{list(got.shape)}", f"{want.dtype}{list(want.shape)}"
     if got.shape != want.shape:
-        raise MismatchError(
-            f"actual has shape {got.shape} and expected has shape {want.shape}",
-            path,
-            "nothing is broadcast here: np.broadcast_to(expected, actual.shape) if that is meant",
-            *forms,
-        )
-    if kind(got.dtype) != kind(want.dtype):
-        raise MismatchError(
-            f"actual is {got.dtype} and expected is {want.dtype}: different kinds of number",
-            path,
-            f"convert one of them if that is meant: expected.astype({got.dtype.name!r})",
-            *forms,
-        )
+        what = f"actual has shape {got.shape} and expected has shape {want.shape}"
+        fix = "nothing is broadcast here: np.broadcast_to(expected, actual.shape) if that is meant"
+    else:
+        what = f"actual is {got.dtype} and expected is {want.dtype}: different kinds of number"
+        fix = f"convert one of them if that is meant: expected.astype({got.dtype.name!r})"
+    raise MismatchError(what, path, fix, *forms)
 
 
 def narrower(first: np.dtype[np.generic], second: np.dtype[np.generic]) -> np.dtype[np.generic]:

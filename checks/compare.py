@@ -243,7 +243,9 @@ def round_up(number: float) -> str:
     if not 0 < number < math.inf:
         return repr(float(number))
     digits = float(Decimal(number).normalize(Context(prec=2, rounding=ROUND_CEILING)))
-    return f"{digits:.1e}" if digits < 1e-3 else f"{digits:.2g}"
+    if digits < 1e-3:
+        return f"{digits:.1e}"
+    return f"{digits:.0f}" if 10 <= digits < 1e6 else f"{digits:.2g}"
 
 
 def short(value: float) -> str:

@@ -9,17 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from autodiff import tree
-from autodiff.errors import AutodiffError, GuardError, ShapeError
-from autodiff.interpret import Reference, base_width, float_dtype
+from autodiff import taps, tree
+from autodiff.errors import AutodiffError, ShapeError
+from autodiff.interpret import Reference, base_width, evaluate_native, float_dtype
 from autodiff.lower.options import lowering
-from autodiff.op import Op, body_program
+from autodiff.op import Op, body_program, get
 from autodiff.optional import require
 from autodiff.program import Equation, Literal, Program, Spec, Var, sub_programs
 from autodiff.rounding import cast
-from autodiff.trace import quoted
 
 DtypeMap = Callable[[np.dtype[Any]], np.dtype[Any]]
+# Lists of {line: (value, expected)} of guards and {name: value} of taps. As the keys are part of a
+# container's structure, they survive jit.
+Effects = tuple[list[dict[str, Any]], list[dict[str, Any]]]
 ROOTS = {"jnp": "jax.numpy", "lax": "jax.lax", "jax": "jax"}
 # Composites of the library: ours are lowered through their own bodies.
 _FORBIDDEN = ("jax.nn.", "jax.scipy.special.logsumexp", "jax.scipy.special.softmax")
@@ -38,8 +40,9 @@ def lower_jax(
     with 64-bit types enabled for the call alone where the program has any; inside one it is
     inlined. Every value has the dtype its spec states, never a weak one, and literals are exact.
 
-    A Python branch of the traced function (GUARD) is checked after each call on concrete arrays.
-    Inside `jax.jit`, `jax.grad` or `jax.vmap` no value is known, and the check is left out.
+    Python branches of the traced function (GUARD) are checked, and tapped values handed to open
+    sinks, after each call on concrete arrays. Inside `jax.jit`, `jax.grad` or `jax.vmap` no value
+    is known, and both are left out; so are they always inside loops and conditionals.
 
     Args:
         program: a program without captures, as `autodiff.trace` returns.
@@ -60,8 +63,11 @@ def lower_jax(
         GuardError: when called, a Python branch would be taken differently than when traced.
     """
     jax = require("jax", "jax", "autodiff.lower_jax")
-    flat = flat_function(program, portable=portable, precision=precision)
-    compiled = jax.jit(flat)
+    plain, tapped = (
+        flat_function(program, portable=portable, precision=precision, with_taps=t)
+        for t in (False, True)
+    )
+    compiled, compiled_tapped = jax.jit(plain), jax.jit(tapped)
     wide = needs_x64(program, precision)
     dtypes = input_dtypes(program, precision)
 
@@ -70,9 +76,11 @@ def lower_jax(
         traced = any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
         with jax.enable_x64(wide or jax.config.jax_enable_x64):
             arrays = [_argument(leaf, d) for leaf, d in zip(leaves, dtypes, strict=True)]
-            outputs, guards = (flat if traced else compiled)(*arrays)
-        if not traced:
-            check_guards(program, guards)
+            if traced:
+                outputs, _ = plain(*arrays)
+            else:
+                outputs, effects = (compiled_tapped if taps.is_open() else compiled)(*arrays)
+                settle(effects)
         return outputs if program.out_tree is None else tree.unflatten(program.out_tree, outputs)
 
     lowered.__name__ = lowered.__qualname__ = program.name
@@ -80,12 +88,16 @@ def lower_jax(
 
 
 def flat_function(
-    program: Program, *, portable: bool = False, precision: str | None = None
-) -> Callable[..., tuple[tuple[Any, ...], tuple[Any, ...]]]:
-    """The program on flat JAX arrays of the dtypes `input_dtypes`: `(outputs, guards)`.
+    program: Program,
+    *,
+    portable: bool = False,
+    precision: str | None = None,
+    with_taps: bool = False,
+) -> Callable[..., tuple[tuple[Any, ...], Effects]]:
+    """The program on flat JAX arrays of the dtypes `input_dtypes`: `(outputs, effects)`.
 
-    `guards` are the (value, expected) pairs of the program's GUARDs, for `check_guards`. It must
-    be traced where `needs_x64` says so with 64-bit types enabled.
+    `effects` holds the values of its GUARDs (and of its TAPs, `with_taps`), for `settle`. The
+    function must be traced with 64-bit types enabled where `needs_x64` says so.
     """
     if program.captures:
         raise LoweringError(
@@ -93,13 +105,13 @@ def flat_function(
             "in lower_jax",
             "trace a function that takes them as arguments",
         )
-    mode = _Lowering(dtype_map(program, precision))
+    mode = _Lowering(dtype_map(program, precision), with_taps)
 
-    def flat(*arrays: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    def flat(*arrays: Any) -> tuple[tuple[Any, ...], Effects]:
+        effects: Effects = ([], [])
         with lowering(portable):
-            guards: list[Any] = []
-            outputs = mode.run(program, arrays, guards)
-        return outputs, tuple(guards)
+            outputs = mode.run(program, arrays, effects)
+        return outputs, effects
 
     name = "".join(c if c.isalnum() else "_" for c in program.name)
     flat.__name__ = flat.__qualname__ = name or "f"
@@ -145,17 +157,19 @@ def _dtypes(program: Program) -> frozenset[np.dtype[Any]]:
 class _Lowering:
     """One lowering: the evaluation of programs on JAX values at mapped dtypes."""
 
-    def __init__(self, to: DtypeMap) -> None:
-        self.to = to
+    def __init__(self, to: DtypeMap, with_taps: bool) -> None:
+        self.to, self.with_taps = to, with_taps
 
-    def run(self, program: Program, args: Sequence[Any], guards: list[Any]) -> tuple[Any, ...]:
+    def run(self, program: Program, args: Sequence[Any], effects: Effects) -> tuple[Any, ...]:
         env: dict[Var, Any] = dict(zip(program.inputs, args, strict=True))
         for eq in program.equations:
             values = [self.read(a, env) for a in eq.inputs]
             if eq.op.kind == "GUARD":
-                guards.append(tuple(values))
+                effects[0].append({str(eq.params["line"]): tuple(values)})
                 continue
-            results = self.apply(eq, values)
+            if eq.op.kind == "TAP" and self.with_taps:
+                effects[1].append({str(eq.params["name"]): values[0]})
+            results = self.apply(eq, values, effects)
             for var, value in zip(eq.outputs, results, strict=True):
                 env[var] = self.fitted(value, var.spec, eq.op)
         return tuple(self.read(a, env) for a in program.outputs)
@@ -170,19 +184,18 @@ class _Lowering:
         same = dtype == atom.spec.dtype
         return jnp.asarray(atom.value if same else cast(atom.value, dtype))
 
-    def apply(self, eq: Equation, values: list[Any]) -> tuple[Any, ...]:
+    def apply(self, eq: Equation, values: list[Any], effects: Effects) -> tuple[Any, ...]:
         op = eq.op
         if op.body is not None:
             body = body_program(op, tuple(a.spec for a in eq.inputs), eq.params)
-            return self.run(body, values, [])
+            return self.run(body, values, effects)
+        if op.kind == "TAP":
+            return (values[0],)
         params = {k: self.to(v) if isinstance(v, np.dtype) else v for k, v in eq.params.items()}
         rule = lowering_rule(op)
-        result = rule(self.sub_run, *values, **params) if op.control else rule(*values, **params)
+        given = (_Evaluate(self, effects), *values) if op.control else values
+        result = rule(*given, **params)
         return tuple(result) if op.multiple else (result,)
-
-    def sub_run(self, program: Program, *args: Any) -> tuple[Any, ...]:
-        """Evaluate a sub-program of a control op; handed to its lowering rule."""
-        return self.run(program, args, [])
 
     def fitted(self, value: Any, spec: Spec, op: Op) -> Any:
         """A result with exactly the dtype of its spec, and not a weak type."""
@@ -208,6 +221,27 @@ class _Lowering:
                 kind=op.kind,
             )
         return lax.convert_element_type(value, dtype)
+
+
+class _Evaluate:
+    """The evaluator of sub-programs handed to the rules of control ops."""
+
+    def __init__(self, mode: _Lowering, effects: Effects) -> None:
+        self.mode, self.effects = mode, effects
+
+    def __call__(self, program: Program, *args: Any) -> tuple[Any, ...]:
+        """Results of a sub-program; what its guards and taps saw is dropped."""
+        return self.mode.run(program, args, ([], []))
+
+    def with_effects(self, program: Program, *args: Any) -> tuple[tuple[Any, ...], Effects]:
+        """Results of a sub-program, and what its guards and taps saw."""
+        effects: Effects = ([], [])
+        return self.mode.run(program, args, effects), effects
+
+    def keep(self, effects: Effects) -> None:
+        """Hand the effects of an unconditional sub-program to the program around it."""
+        self.effects[0].extend(effects[0])
+        self.effects[1].extend(effects[1])
 
 
 # --- rules ---------------------------------------------------------------------------------
@@ -260,9 +294,10 @@ def lowering_rule(op: Op) -> Callable[..., Any]:
     Raises:
         LoweringError: there is none, or it is a composite of the JAX library.
     """
-    rule = None if op.jax is None else _resolve(op.jax)
+    name = f"rules:control_{op.kind.lower()}" if op.control and op.jax is None else op.jax
+    rule = None if name is None else _resolve(name)
     if rule is None:
-        known = "no name is given" if op.jax is None else f"`jax={op.jax!r}` names nothing"
+        known = "no name is given" if name is None else f"`jax={name!r}` names nothing"
         raise LoweringError(
             f"op {op.kind} has no jax lowering",
             f"in its Op record: {known}",
@@ -277,7 +312,7 @@ def missing_lowerings(ops: Iterable[Op]) -> tuple[str, ...]:
     """Kinds of the primitives among `ops` whose lowering cannot be resolved."""
     missing = []
     for op in ops:
-        if op.impl is None or op.kind == "GUARD":
+        if op.impl is None or op.kind in ("GUARD", "TAP"):
             continue
         try:
             lowering_rule(op)
@@ -286,7 +321,7 @@ def missing_lowerings(ops: Iterable[Op]) -> tuple[str, ...]:
     return tuple(missing)
 
 
-# --- arguments and guards ------------------------------------------------------------------
+# --- arguments and effects ------------------------------------------------------------------
 
 
 def _leaves(program: Program, args: tuple[Any, ...]) -> list[Any]:
@@ -325,20 +360,15 @@ def _argument(value: Any, dtype: np.dtype[Any]) -> Any:
     return jnp.asarray(value if value.dtype == dtype else cast(value, dtype))
 
 
-def guard_equations(program: Program) -> tuple[Equation, ...]:
-    """The GUARD equations of a program, in order."""
-    return tuple(eq for eq in program.equations if eq.op.kind == "GUARD")
+def settle(effects: Effects) -> None:
+    """Check guards and emit taps on the host, from a lowered function's concrete `effects`.
 
-
-def check_guards(program: Program, guards: Sequence[tuple[Any, Any]]) -> None:
-    """Raise GuardError where a value differs from the one a Python branch was traced with."""
-    for eq, pair in zip(guard_equations(program), guards, strict=True):
-        value, expected = (np.asarray(x) for x in pair)
-        if not np.array_equal(value, expected, equal_nan=value.dtype.kind in "fc"):
-            raise GuardError(
-                f"a Python branch was traced for {expected}, the value is now {value}",
-                quoted(eq.source),
-                "trace the function again at these values, or use np.where or autodiff.cond",
-                value=value,
-                expected=expected,
-            )
+    Raises:
+        GuardError: a value differs from the one a Python branch was traced with.
+    """
+    for guard in effects[0]:
+        for line, (value, expected) in guard.items():
+            evaluate_native(get("GUARD"), [np.asarray(value), np.asarray(expected)], {"line": line})
+    for tap in effects[1]:
+        for name, value in tap.items():
+            taps.emit(name, np.asarray(value))

@@ -18,9 +18,25 @@ def strong_div(x: Any, y: Any) -> Any:
     return jnp.where(x == 0, jnp.zeros((), x.dtype), x / y)
 
 
+def dominance(x: Any, y: Any) -> Any:
+    """1 where x > y, 1/2 where they are equal, 0 where x < y, NaN where they do not compare."""
+    weight = jnp.where(x == y, jnp.asarray(0.5, x.dtype), (x > y).astype(x.dtype))
+    return jnp.where(jnp.isnan(x) | jnp.isnan(y), jnp.asarray(jnp.nan, x.dtype), weight)
+
+
+def step(x: Any) -> Any:
+    """1 where x > 0, 0 elsewhere; NaN stays NaN."""
+    return jnp.where(jnp.isnan(x), x, (x > 0).astype(x.dtype))
+
+
 def compare(x: Any, y: Any, *, direction: str) -> Any:
     """Elementwise comparison."""
     return _COMPARE[direction](*jnp.broadcast_arrays(x, y))
+
+
+def rem(x: Any, y: Any) -> Any:
+    """The remainder with the sign of x."""
+    return lax.rem(*jnp.broadcast_arrays(x, y))
 
 
 def cast(x: Any, *, dtype: Any) -> Any:
@@ -30,3 +46,25 @@ def cast(x: Any, *, dtype: Any) -> Any:
     if jnp.iscomplexobj(x) and dtype.kind != "c":
         x = lax.real(x)
     return lax.convert_element_type(x, dtype)
+
+
+def make_complex(x: Any, y: Any) -> Any:
+    """x + iy, with infinite and NaN parts kept apart."""
+    return lax.complex(*jnp.broadcast_arrays(x, y))
+
+
+def logaddexp(x: Any, y: Any) -> Any:
+    """log(e ** x + e ** y)."""
+    top = jnp.maximum(x, y)
+    gap = jnp.where(x == y, jnp.zeros((), x.dtype), -jnp.abs(x - y))
+    return top + jnp.log1p(jnp.exp(gap))
+
+
+def xlogy(x: Any, y: Any) -> Any:
+    """x log(y), 0 where x is 0 and y is not NaN."""
+    return jnp.where((x == 0) & ~jnp.isnan(y), jnp.zeros((), x.dtype), x * jnp.log(y))
+
+
+def xlog1py(x: Any, y: Any) -> Any:
+    """x log(1 + y), 0 where x is 0 and y is not NaN."""
+    return jnp.where((x == 0) & ~jnp.isnan(y), jnp.zeros((), x.dtype), x * jnp.log1p(y))

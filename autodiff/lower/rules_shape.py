@@ -3,6 +3,7 @@
 from typing import Any
 
 import jax.numpy as jnp
+from jax import lax
 
 
 def sum_to(x: Any, *, shape: tuple[int, ...]) -> Any:
@@ -12,3 +13,32 @@ def sum_to(x: Any, *, shape: tuple[int, ...]) -> Any:
         extra + i for i, n in enumerate(shape) if n == 1 and x.shape[extra + i] != 1
     )
     return jnp.sum(x, axis=axes, keepdims=True).reshape(shape) if axes else x
+
+
+def slice_(
+    x: Any, *, start: tuple[int, ...], stop: tuple[int, ...], stride: tuple[int, ...]
+) -> Any:
+    """Elements start, start + stride, ... below stop along every axis."""
+    return lax.slice(x, start, stop, stride)
+
+
+def pad(
+    x: Any,
+    *,
+    low: tuple[int, ...],
+    high: tuple[int, ...],
+    interior: tuple[int, ...],
+    value: Any,
+) -> Any:
+    """The array inside a constant one, with gaps between its elements."""
+    return lax.pad(x, jnp.asarray(value, x.dtype), list(zip(low, high, interior, strict=True)))
+
+
+def concat(*arrays: Any, axis: int) -> Any:
+    """Arrays joined along an axis."""
+    return lax.concatenate(arrays, axis)
+
+
+def split(x: Any, *, sizes: tuple[int, ...], axis: int) -> Any:
+    """Consecutive parts of the given extents along an axis."""
+    return lax.split(x, sizes, axis)

@@ -1,1 +1,208 @@
-def lower_stablehlo(): ...
+"""StableHLO text: written by JAX from a program, verified, interpreted, and compiled."""
+
+import os
+import pickle
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from autodiff.lower import mlir
+from autodiff.lower.jax import flat_function, input_dtypes, needs_x64
+from autodiff.lower.mlir import StableHLOError, UnsupportedError
+from autodiff.optional import require
+from autodiff.program import Program
+
+__all__ = [
+    "INTERPRETED",
+    "StableHLOError",
+    "UnsupportedError",
+    "compile_stablehlo",
+    "element_types",
+    "eval_stablehlo",
+    "lower_stablehlo",
+    "verify_stablehlo",
+]
+
+Array = np.ndarray[Any, Any]
+
+# What the reference interpreter runs (openxla/stablehlo, reference/Ops.cpp). Any other op aborts
+# the process (openxla/stablehlo issue 2654), so that a module with one is run in a child.
+INTERPRETED = frozenset(
+    "stablehlo." + name
+    for name in (
+        "abs add and atan2 bitcast_convert broadcast_in_dim case cbrt ceil clamp compare complex "
+        "composite concatenate constant convert convolution cosine count_leading_zeros divide "
+        "dot_general dynamic_broadcast_in_dim dynamic_gather dynamic_iota dynamic_pad "
+        "dynamic_reshape dynamic_slice dynamic_update_slice exponential exponential_minus_one fft "
+        "floor gather get_dimension_size get_tuple_element if imag iota is_finite log "
+        "log_plus_one logistic map maximum minimum multiply negate not optimization_barrier or "
+        "pad popcnt power real reduce reduce_precision reduce_window remainder reshape return "
+        "reverse round_nearest_afz round_nearest_even rsqrt scatter select select_and_scatter "
+        "shift_left shift_right_arithmetic shift_right_logical sign sine slice sort sqrt subtract "
+        "tan tanh transpose triangular_solve tuple while xor"
+    ).split()
+) | {"builtin.module", "func.func", "func.return", "func.call"}
+
+
+def lower_stablehlo(
+    program: Program, *, precision: str | None = None, portable: bool = False
+) -> str:
+    """The StableHLO module of a program, as JAX lowers it for the CPU.
+
+    `@main` takes the program's flat inputs, unused ones too, and returns its flat outputs. GUARD
+    equations are left out: a text cannot raise.
+
+    Args:
+        program: a program without captures.
+        precision, portable: as `autodiff.lower_jax`.
+
+    Returns:
+        The module's text. Constants are exact.
+
+    Raises:
+        MissingPackageError: JAX is not installed.
+        LoweringError: the program has captures, or an op has no lowering.
+    """
+    jax = require("jax", "jax", "autodiff.lower_stablehlo")
+    flat = flat_function(program, portable=portable, precision=precision)
+
+    def main(*arrays: Any) -> tuple[Any, ...]:
+        return flat(*arrays)[0]
+
+    main.__name__ = main.__qualname__ = flat.__name__
+    wide = needs_x64(program, precision) or jax.config.jax_enable_x64
+    dtypes = input_dtypes(program, precision)
+    with jax.enable_x64(wide):
+        structs = [
+            jax.ShapeDtypeStruct(s.shape, d) for s, d in zip(program.in_specs, dtypes, strict=True)
+        ]
+        lowered = jax.jit(main, keep_unused=True).trace(*structs).lower(lowering_platforms=("cpu",))
+        return str(lowered.as_text())
+
+
+def verify_stablehlo(text: str) -> None:
+    """Parse and verify a StableHLO module.
+
+    Raises:
+        MissingPackageError: jaxlib is not installed.
+        StableHLOError: the text is not valid; the message says where, as `line:column`.
+    """
+    mlir.parse(text)
+
+
+_TENSOR = re.compile(r"tensor<(?:[\d?]+x)*(?:complex<)?(\w+)")
+_FLOAT = re.compile(r"(?:b?f|tf)\d+\w*")
+
+
+def element_types(text: str) -> frozenset[str]:
+    """The floating element types of a module's tensors: "f64", "f32", "f16", "bf16", "f8E4M3FN".
+
+    Complex tensors count with the type of their parts.
+    """
+    return frozenset(name for name in _TENSOR.findall(text) if _FLOAT.fullmatch(name))
+
+
+def eval_stablehlo(text: str, args: Sequence[Any], timeout: float = 120.0) -> list[Array]:
+    """Run a module's `@main` by jaxlib's reference interpreter, which compiles nothing.
+
+    It keeps subnormal numbers and computes each op on its own: an independent judge. Operations
+    of the chlo dialect are rewritten in StableHLO first. bfloat16, 8-bit and complex results,
+    which the bindings cannot read, are converted inside the module and put together again.
+
+    Args:
+        text: the module.
+        args: arrays of the shapes and dtypes of `@main`'s arguments.
+        timeout: seconds allowed where the module needs a child process, because it holds an op
+            outside `INTERPRETED`.
+
+    Returns:
+        One array per result.
+
+    Raises:
+        StableHLOError: the text is not valid.
+        UnsupportedError: the interpreter lacks an op or a type; carries `ops`.
+    """
+    module = mlir.parse(text)
+    mlir.legalize(module)
+    unknown = mlir.op_names(module) - INTERPRETED
+    arrays = [np.asarray(a) for a in args]
+    if not unknown:
+        return mlir.run_interpreter(text, arrays)
+    return _run_child(text, arrays, tuple(sorted(unknown)), timeout)
+
+
+def _run_child(
+    text: str, args: list[Array], unknown: tuple[str, ...], timeout: float
+) -> list[Array]:
+    """`run_interpreter` in a process of its own, which may die."""
+    command = [sys.executable, "-c", "from autodiff.lower.mlir import serve; serve()"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    try:
+        done = subprocess.run(
+            command,
+            input=pickle.dumps((text, args)),
+            capture_output=True,
+            timeout=timeout,
+            env=environment,
+        )
+    except subprocess.TimeoutExpired:
+        raise _unsupported(unknown, f"no result after {timeout} s") from None
+    if done.returncode:
+        lines = done.stderr.decode(errors="replace").strip().splitlines()
+        said = next((x for x in lines if "LLVM ERROR" in x or "error:" in x), "no message")[:200]
+        raise _unsupported(unknown, f"the child process ended with {done.returncode}: {said}")
+    outcome = pickle.loads(done.stdout)
+    if isinstance(outcome, str):
+        raise _unsupported(unknown, outcome)
+    return list(outcome)
+
+
+def _unsupported(ops: tuple[str, ...], reason: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"the StableHLO reference interpreter does not run {', '.join(ops)}",
+        reason,
+        "compile_stablehlo(text) runs it on the CPU client",
+        ops=ops,
+        reason=reason,
+    )
+
+
+def compile_stablehlo(
+    text: str, strict_precision: bool = False, options: dict[str, str] | None = None
+) -> Callable[..., tuple[Array, ...]]:
+    """Compile a module on JAX's default device.
+
+    Args:
+        text: the module.
+        strict_precision: forbid results more precise than the types say
+            (`xla_allow_excess_precision=false`), which keeps f32 -> bf16 -> f32 conversions.
+        options: further XLA options, by name.
+
+    Returns:
+        A function of arrays, one per argument of `@main`, which returns NumPy arrays.
+
+    Raises:
+        StableHLOError: the text is not valid.
+    """
+    jax = require("jax", "jax", "compile_stablehlo")
+    from jax.extend import backend
+
+    verify_stablehlo(text)
+    overrides = dict(options or {})
+    if strict_precision:
+        overrides["xla_allow_excess_precision"] = "False"
+    client = backend.get_backend()
+    compile_options = backend.get_compile_options(1, 1, env_options_overrides=overrides)
+    executable = client.compile_and_load(text, jax.devices()[:1], compile_options)
+
+    def run(*args: Any) -> tuple[Array, ...]:
+        with jax.enable_x64(True):
+            given = [jax.device_put(np.asarray(a)) for a in args]
+            results = executable.execute_sharded(given).disassemble_into_single_device_arrays()
+            return tuple(np.asarray(r[0]) for r in results)
+
+    return run

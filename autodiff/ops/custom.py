@@ -1,7 +1,8 @@
 """User-defined derivatives: CUSTOM_JVP and CUSTOM_VJP."""
 
+import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from autodiff import tree
@@ -13,7 +14,7 @@ from autodiff.op import Op, define
 from autodiff.program import Program, Spec
 from autodiff.reverse import linear_expanded, transpose_eval
 from autodiff.simplify import dead_code
-from autodiff.subprogram import lift, same_specs, same_tree, with_consts, zeros
+from autodiff.subprogram import Rule, lift, same_specs, same_tree, with_consts, zeros
 from autodiff.trace import as_value, bind, find_trace, function_name, quoted, spec_of, user_line
 
 Tree = Any
@@ -52,7 +53,7 @@ def _custom_jvp_jvp(primals: Any, tangents: Any, outputs: Any, *, body: Any, rul
         for p, t in zip(primals[consts:], tangents[consts:], strict=True)
         if is_inexact(spec_of(p).dtype)
     ]
-    results = run(rule, (*primals, *dots))
+    results = run(rule.program, (*primals, *dots))
     n = len(body.outputs)
     rest = iter(results[n:])
     return results[:n], tuple(next(rest) if is_inexact(s.dtype) else None for s in body.out_specs)
@@ -63,7 +64,7 @@ def _custom_jvp_vjp(
 ) -> Any:
     del outputs
     _refuse_captures([w or None for w in wanted], consts, "custom_jvp")
-    tangent_map = linear_expanded(_only_tangents(rule, len(body.outputs)))
+    tangent_map = linear_expanded(_only_tangents(rule.program, len(body.outputs)))
     inexact = [is_inexact(s.dtype) for s in body.out_specs]
     given = [c for c, a in zip(cts, inexact, strict=True) if a]
     pulled = iter(transpose_eval(tangent_map, primals, given))
@@ -88,16 +89,25 @@ def _custom_jvp_batch(
         for i, (a, b) in enumerate(zip(args, batched, strict=True))
     ]
     flags = (*batched[:consts], *(True,) * (len(args) - consts))
-    everything = (True,) * len(rule.outputs)
-    dots = (True,) * (len(rule.inputs) - len(args))
     outs = bind(
         "CUSTOM_JVP",
         *full,
-        body=batch_program(body, size, flags, everything[: len(body.outputs)])[0],
-        rule=batch_program(rule, size, (*flags, *dots), everything)[0],
+        body=batch_program(body, size, flags, (True,) * len(body.outputs))[0],
+        rule=_batched(rule, size, tuple(flags)),
         consts=consts,
     )
     return outs, (True,) * len(outs)
+
+
+def _batched(rule: Rule, size: int, flags: tuple[bool, ...]) -> Rule:
+    """The rule for a whole batch: leading operands as flagged, the rest and all results mapped."""
+
+    def build() -> Program:
+        program = rule.program
+        mapped = (*flags, *(True,) * (len(program.inputs) - len(flags)))
+        return batch_program(program, size, mapped, (True,) * len(program.outputs))[0]
+
+    return Rule(rule.label, build)
 
 
 define(
@@ -126,6 +136,7 @@ class custom_jvp:
     def __init__(self, fun: Callable[..., Any]) -> None:
         self.fun = fun
         self.rule: Callable[..., Any] | None = None
+        self.tracing = False
         functools.update_wrapper(self, fun)
 
     def defjvp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
@@ -139,19 +150,6 @@ class custom_jvp:
         body, body_captured = lift(self.fun, values, in_tree)
         if find_trace((*body_captured, *values)) is None:
             return self.fun(*args)
-        rule, rule_captured = self._rule_program(values, in_tree, body)
-        captured = list({id(c): c for c in (*body_captured, *rule_captured)}.values())
-        outs = bind(
-            "CUSTOM_JVP",
-            *captured,
-            *values,
-            body=with_consts(body, body_captured, captured),
-            rule=with_consts(rule, rule_captured, captured),
-            consts=len(captured),
-        )
-        return tree.unflatten(body.out_tree, outs)
-
-    def _rule_program(self, values: Any, in_tree: Any, body: Program) -> Any:
         if self.rule is None:
             raise MissingRuleError(
                 f"custom_jvp function '{function_name(self.fun)}' has no jvp rule",
@@ -160,7 +158,28 @@ class custom_jvp:
                 kind="CUSTOM_JVP",
                 rule="jvp",
             )
+
+        def build() -> Program:
+            with _tracing(self):
+                program, captured = self._rule_program(values, in_tree, body)
+            return with_consts(program, captured, body_captured)
+
+        rule = Rule(function_name(self.fun), build)
+        if not self.tracing:
+            rule.program  # noqa: B018 - traced now, while values closed over are alive
+        outs = bind(
+            "CUSTOM_JVP",
+            *body_captured,
+            *values,
+            body=with_consts(body, body_captured, body_captured),
+            rule=rule,
+            consts=len(body_captured),
+        )
+        return tree.unflatten(body.out_tree, outs)
+
+    def _rule_program(self, values: Any, in_tree: Any, body: Program) -> Any:
         rule = self.rule
+        assert rule is not None
         inexact = [is_inexact(spec_of(v).dtype) for v in values]
 
         def flat_rule(primals: Any, dots: Any) -> Any:
@@ -182,11 +201,18 @@ class custom_jvp:
         dots = tuple(v for v, a in zip(values, inexact, strict=True) if a)
         primals = tree.unflatten(in_tree, values)
         flat, arg_tree = tree.flatten((primals, dots))
-        return lift(flat_rule, [*map(_shape_of, flat)], arg_tree)
+        return lift(flat_rule, flat, arg_tree)
 
 
-def _shape_of(value: Any) -> Any:
-    return value
+@contextlib.contextmanager
+def _tracing(function: Any) -> Iterator[None]:
+    """Marks a function whose rules are being traced: calls of it inside stay lazy."""
+    before = function.tracing
+    function.tracing = True
+    try:
+        yield
+    finally:
+        function.tracing = before
 
 
 def _as_tangent(value: Any, spec: Spec) -> Any:
@@ -223,7 +249,7 @@ def _custom_vjp_jvp(primals: Any, tangents: Any, outputs: Any, **params: Any) ->
 
 def _custom_vjp_residual(primals: Any, *, body: Any, fwd: Any, bwd: Any, consts: int) -> Any:
     del bwd, consts
-    results = run(fwd, primals)
+    results = run(fwd.program, primals)
     n = len(body.outputs)
     return results[:n], results[n:]
 
@@ -247,7 +273,7 @@ def _custom_vjp_vjp(
         for c, s in zip(cts, body.out_specs, strict=True)
         if is_inexact(s.dtype)
     ]
-    pulled = iter(run(bwd, (*primals[:consts], *residuals, *given)))
+    pulled = iter(run(bwd.program, (*primals[:consts], *residuals, *given)))
     rest = [next(pulled) if is_inexact(spec_of(p).dtype) else None for p in primals[consts:]]
     return (*(None,) * consts, *rest)
 
@@ -261,13 +287,12 @@ def _custom_vjp_batch(
     ]
     fixed = tuple(batched[:consts])
     flags = (*fixed, *(True,) * (len(args) - consts))
-    bwd_flags = (*fixed, *(True,) * (len(bwd.inputs) - consts))
     outs = bind(
         "CUSTOM_VJP",
         *full,
         body=batch_program(body, size, flags, (True,) * len(body.outputs))[0],
-        fwd=batch_program(fwd, size, flags, (True,) * len(fwd.outputs))[0],
-        bwd=batch_program(bwd, size, bwd_flags, (True,) * len(bwd.outputs))[0],
+        fwd=_batched(fwd, size, tuple(flags)),
+        bwd=_batched(bwd, size, fixed),
         consts=consts,
     )
     return outs, (True,) * len(outs)
@@ -300,6 +325,7 @@ class custom_vjp:
     def __init__(self, fun: Callable[..., Any]) -> None:
         self.fun = fun
         self.rules: tuple[Callable[..., Any], Callable[..., Any]] | None = None
+        self.tracing = False
         functools.update_wrapper(self, fun)
 
     def defvjp(self, fwd: Callable[..., Any], bwd: Callable[..., Any]) -> None:
@@ -320,18 +346,33 @@ class custom_vjp:
                 kind="CUSTOM_VJP",
                 rule="vjp",
             )
-        fwd, fwd_captured, residual_tree = self._fwd(values, in_tree, body)
-        bwd, bwd_captured = self._bwd(fwd, residual_tree, values, in_tree, body)
-        groups = (body_captured, fwd_captured, bwd_captured)
-        captured = list({id(c): c for group in groups for c in group}.values())
+        found: list[Any] = []
+
+        def build_fwd() -> Program:
+            with _tracing(self):
+                program, captured, residual_tree = self._fwd(values, in_tree, body)
+            found[:] = [program, residual_tree]
+            return with_consts(program, captured, body_captured)
+
+        fwd = Rule(function_name(self.fun), build_fwd)
+
+        def build_bwd() -> Program:
+            fwd.program  # noqa: B018 - fills `found`
+            with _tracing(self):
+                program, captured = self._bwd(found[0], found[1], values, in_tree, body)
+            return with_consts(program, captured, body_captured)
+
+        bwd = Rule(function_name(self.fun), build_bwd)
+        if not self.tracing:
+            bwd.program  # noqa: B018 - traced now, while values closed over are alive
         outs = bind(
             "CUSTOM_VJP",
-            *captured,
+            *body_captured,
             *values,
-            body=with_consts(body, body_captured, captured),
-            fwd=with_consts(fwd, fwd_captured, captured),
-            bwd=with_consts(bwd, bwd_captured, captured),
-            consts=len(captured),
+            body=with_consts(body, body_captured, body_captured),
+            fwd=fwd,
+            bwd=bwd,
+            consts=len(body_captured),
         )
         return tree.unflatten(body.out_tree, outs)
 

@@ -1,44 +1,57 @@
-"""Elementwise arithmetic, exponentials, comparisons, selection and conversion."""
+"""Elementwise arithmetic, selection, conversion and constants."""
 
 from typing import Any
 
 import numpy as np
 
-from autodiff.kernels import elementwise as kernels
+from autodiff.errors import ShapeError
 from autodiff.families import (
     batch_broadcasting,
     binary,
     broadcast_shapes,
     fit,
-    nondiff,
+    is_array,
     promote,
     unary,
     unbroadcast,
 )
+from autodiff.kernels import elementwise as kernels
 from autodiff.op import Op, define
-from autodiff.errors import ShapeError
 from autodiff.program import Spec
 from autodiff.reverse import Undefined
 from autodiff.trace import bind
 
+__all__ = [
+    "add",
+    "cast",
+    "div",
+    "full_like",
+    "mul",
+    "neg",
+    "ones_like",
+    "strong_div",
+    "strong_mul",
+    "sub",
+    "where",
+    "zeros_like",
+]
+
 # --- arithmetic ----------------------------------------------------------------------------
 
 
-def _unary_linear_transpose(kind: str) -> Any:
-    def transpose(ct: Any, inputs: Any) -> tuple[Any, ...]:
-        del inputs
-        return (bind(kind, ct),)
-
-    return transpose
+def _neg_transpose(ct: Any, inputs: Any) -> tuple[Any, ...]:
+    del inputs
+    return (-ct,)
 
 
 neg = unary(
     "NEG",
     np.negative,
     tangent=lambda t, x, y: -t,
-    transpose=_unary_linear_transpose("NEG"),
+    transpose=_neg_transpose,
     kinds="iufcV",
     template="-{0}",
+    doc="Elementwise -x.",
 )
 
 
@@ -58,6 +71,7 @@ add = binary(
     tangents=(lambda t, x, y, z: t, lambda t, x, y, z: t),
     transpose=_add_transpose(1),
     template="{0} + {1}",
+    doc="Elementwise x + y.",
 )
 sub = binary(
     "SUB",
@@ -65,6 +79,7 @@ sub = binary(
     tangents=(lambda t, x, y, z: t, lambda t, x, y, z: -t),
     transpose=_add_transpose(-1),
     template="{0} - {1}",
+    doc="Elementwise x - y.",
 )
 
 
@@ -86,6 +101,7 @@ mul = binary(
     tangents=(lambda t, x, y, z: t * y, lambda t, x, y, z: x * t),
     transpose=_bilinear_transpose(lambda ct, c: ct * c),
     template="{0} * {1}",
+    doc="Elementwise x * y.",
 )
 
 
@@ -102,6 +118,7 @@ div = binary(
     transpose=_div_transpose,
     kinds="fcV",
     template="{0} / {1}",
+    doc="Elementwise x / y; integers are divided as float64.",
 )
 
 
@@ -113,7 +130,7 @@ def _strong_mul_transpose(ct: Any, inputs: Any) -> tuple[Any, ...]:
     return None, unbroadcast(bind("STRONG_MUL", x, ct), y.shape)
 
 
-binary(
+strong_mul = binary(
     "STRONG_MUL",
     kernels.strong_mul,
     tangents=(
@@ -123,6 +140,7 @@ binary(
     transpose=_strong_mul_transpose,
     jax="rules:strong_mul",
     kinds="fcV",
+    doc="x * y, and 0 where x is 0 whatever y is.",
 )
 
 
@@ -131,7 +149,7 @@ def _strong_div_transpose(ct: Any, inputs: Any) -> tuple[Any, ...]:
     return unbroadcast(bind("STRONG_DIV", ct, y), x.shape), None
 
 
-binary(
+strong_div = binary(
     "STRONG_DIV",
     kernels.strong_div,
     tangents=(
@@ -141,14 +159,9 @@ binary(
     transpose=_strong_div_transpose,
     jax="rules:strong_div",
     kinds="fcV",
+    doc="x / y, and 0 where x is 0 whatever y is.",
 )
 
-# --- exponentials --------------------------------------------------------------------------
-
-exp = unary("EXP", np.exp, deriv=lambda x, y: y)
-expm1 = unary("EXPM1", np.expm1, deriv=lambda x, y: np.exp(x))
-log = unary("LOG", np.log, tangent=lambda t, x, y: t / x)
-log1p = unary("LOG1P", np.log1p, tangent=lambda t, x, y: t / (1 + x))
 # --- selection -----------------------------------------------------------------------------
 
 
@@ -165,7 +178,7 @@ def _where_spec(mask: Spec, x: Spec, y: Spec) -> Spec:
 
 
 def _where_jvp(primals: Any, tangents: Any, z: Any) -> Any:
-    mask, x, y = primals
+    mask, _, _ = primals
     _, tx, ty = tangents
     zero = np.zeros((), z.dtype)
     out = bind("WHERE", mask, zero if tx is None else tx, zero if ty is None else ty)
@@ -196,50 +209,14 @@ define(
     )
 )
 
+
 def where(mask: Any, x: Any, y: Any) -> Any:
     """Elements of x where the mask holds, of y elsewhere; the other branch's derivative is 0."""
     x, y = promote(x, y)
-    return bind("WHERE", cast(mask, np.bool_), x, y)
+    return bind("WHERE", cast(mask if is_array(mask) else np.asarray(mask), np.bool_), x, y)
 
 
-# --- comparison and logic ------------------------------------------------------------------
-
-
-def _compare_spec(x: Spec, y: Spec, *, direction: str) -> Spec:
-    if direction not in kernels.COMPARE:
-        raise ShapeError(f"COMPARE direction {direction!r} is not one of EQ NE LT LE GT GE")
-    shape = broadcast_shapes("COMPARE", x, y)
-    if x.dtype != y.dtype:
-        raise ShapeError(f"COMPARE operands have dtypes {x.dtype.name} and {y.dtype.name}")
-    return Spec(shape, np.dtype(np.bool_))
-
-
-nondiff(
-    "COMPARE",
-    kernels.compare,
-    spec=_compare_spec,
-    batch=batch_broadcasting("COMPARE"),
-    elementwise=True,
-    jax="rules:compare",
-)
-
-def _comparison(direction: str, doc: str) -> Any:
-    def function(x: Any, y: Any) -> Any:
-        return bind("COMPARE", *promote(x, y), direction=direction)
-
-    function.__name__ = function.__qualname__ = direction.lower()
-    function.__doc__ = doc
-    return function
-
-
-equal = _comparison("EQ", "Elementwise x == y.")
-not_equal = _comparison("NE", "Elementwise x != y.")
-less = _comparison("LT", "Elementwise x < y.")
-less_equal = _comparison("LE", "Elementwise x <= y.")
-greater = _comparison("GT", "Elementwise x > y.")
-greater_equal = _comparison("GE", "Elementwise x >= y.")
-
-# --- conversion ----------------------------------------------------------------------------
+# --- conversion and constants --------------------------------------------------------------
 
 
 def _cast_spec(x: Spec, *, dtype: np.dtype[Any]) -> Spec:
@@ -274,7 +251,24 @@ define(
 
 
 def cast(x: Any, dtype: Any) -> Any:
-    """Convert to a dtype, rounding to nearest even; float to int truncates toward zero."""
+    """Convert to a dtype, rounding to nearest even; float to int truncates toward zero, and
+    complex to real keeps the real part."""
     dtype = np.dtype(dtype)
     return x if getattr(x, "dtype", None) == dtype else bind("CAST", x, dtype=dtype)
+
+
+def zeros_like(x: Any, dtype: Any = None) -> Any:
+    """A constant array of zeros with the shape and dtype of x."""
+    return np.zeros(np.shape(x), dtype or x.dtype)
+
+
+def ones_like(x: Any, dtype: Any = None) -> Any:
+    """A constant array of ones with the shape and dtype of x."""
+    return np.ones(np.shape(x), dtype or x.dtype)
+
+
+def full_like(x: Any, value: Any, dtype: Any = None) -> Any:
+    """An array of the shape and dtype of x filled with a value, which may be traced."""
+    dtype = np.dtype(dtype or x.dtype)
+    return np.broadcast_to(cast(value if is_array(value) else np.asarray(value), dtype), np.shape(x))
 

@@ -1,219 +1,225 @@
-"""Indexing: gather, scatter and the NumPy index expressions.
+"""NumPy index expressions: x[index], its functional assignment and its accumulation."""
 
-GATHER, SCATTER and SCATTER_ADD index adjacent axes by integer arrays that broadcast together:
-`x[:, ..., :, i_1, ..., i_k]` with `axis` full slices in front. Every NumPy index expression is
-brought to slices and one such op.
-"""
-
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from autodiff.errors import ShapeError
-from autodiff.families import axis_tuple, promote, zeros_for
-from autodiff.kernels import indexing as kernels
-from autodiff.op import Op, define
-from autodiff.ops.elementwise import where
-from autodiff.ops.shape import broadcast_to, reshape, transpose
+from autodiff.families import composite, is_array
+from autodiff.ops.elementwise import cast
+from autodiff.ops.index_expression import Layout, parse
+from autodiff.ops.shape import broadcast_to, reshape, reverse, slice_, transpose
 from autodiff.program import Spec
-from autodiff.reverse import Undefined
-from autodiff.trace import bind
+from autodiff.trace import bind, spec_of
 
-# --- GATHER --------------------------------------------------------------------------------
+__all__ = ["index", "index_update", "scatter_add"]
 
-
-def _gather_spec(x: Spec, *indices: Spec, axis: int) -> Spec:
-    return x.with_shape(gathered_shape("GATHER", x.shape, indices, axis))
+# --- INDEX ---------------------------------------------------------------------------------
 
 
-def gathered_shape(
-    kind: str, shape: tuple[int, ...], indices: Sequence[Spec], axis: int
+def _axes_left(layout: Layout) -> list[int]:
+    """Axes of the array part of a layout, counted after integers are dropped."""
+    left = [e for e in layout if not isinstance(e, int) and e != "gap"]
+    return [i for i, e in enumerate(left) if e in ("array", "flag")]
+
+
+def _is_split(layout: Layout) -> bool:
+    """Whether indices between the arrays send their axes to the front (NumPy's rule, under which
+    integers beside arrays count as arrays)."""
+    places = [i for i, e in enumerate(layout) if isinstance(e, int) or e in ("array", "flag")]
+    return places[-1] - places[0] + 1 != len(places)
+
+
+def _sliced(x: Any, layout: Layout) -> Any:
+    """The basic part: slices taken, integers dropped, axes of extent 1 put in."""
+    start, stop, stride, flipped, shape = [], [], [], [], []
+    extents = iter(np.shape(x))
+    for entry in layout:
+        if entry in ("new", "flag"):
+            shape.append(1)
+        if isinstance(entry, str) and entry != "array":
+            continue
+        n = next(extents)
+        if isinstance(entry, int):
+            first, count, step = entry, 1, 1
+        elif isinstance(entry, tuple):
+            first, count, step = entry
+        else:
+            first, count, step = 0, n, 1
+        if step < 0:
+            flipped.append(len(start))
+            first, step = first + (count - 1) * step, -step
+        first = first if count else 0
+        start.append(first)
+        stop.append(first + (count - 1) * step + 1 if count else first)
+        stride.append(step if count > 1 else 1)
+        if not isinstance(entry, int):
+            shape.append(count)
+    x = slice_(x, start, stop, stride)
+    return reshape(reverse(x, tuple(flipped)) if flipped else x, tuple(shape))
+
+
+def _index_body(x: Any, *arrays: Any, layout: Layout) -> Any:
+    x = _sliced(x, layout)
+    if not arrays:
+        return x
+    axes = _axes_left(layout)
+    if _is_split(layout):
+        x = transpose(x, (*axes, *(i for i in range(np.ndim(x)) if i not in axes)))
+        axes = list(range(len(axes)))
+    return bind("GATHER", x, *arrays, axis=axes[0])
+
+
+def _index_spec(x: Spec, *arrays: Spec, layout: Layout) -> Spec:
+    return x.with_shape(selected_shape(x.shape, tuple(a.shape for a in arrays), layout))
+
+
+def selected_shape(
+    shape: tuple[int, ...], arrays: tuple[tuple[int, ...], ...], layout: Layout
 ) -> tuple[int, ...]:
-    """Shape of x[:, ..., i_1, ..., i_k] with `axis` full slices in front."""
-    ok = indices and 0 <= axis and axis + len(indices) <= len(shape)
-    if not ok or any(i.dtype.kind not in "iu" for i in indices):
-        raise ShapeError(
-            f"{kind} cannot index axes {axis} to {axis + len(indices) - 1} of an array of shape "
-            f"{shape} by {', '.join(map(str, indices)) or 'nothing'}",
-            f"in op {kind}",
-            "give integer arrays, one per indexed axis",
-        )
+    """Shape of the indexed array."""
+    extents = iter(shape)
+    kept: list[int] = []
+    for entry in layout:
+        if entry == "gap":
+            continue
+        n = 1 if entry in ("new", "flag") else next(extents)
+        if not isinstance(entry, int):
+            kept.append(entry[1] if isinstance(entry, tuple) else n)
+    if not arrays:
+        return tuple(kept)
     try:
-        inner = np.broadcast_shapes(*(i.shape for i in indices))
+        inner = np.broadcast_shapes(*arrays)
     except ValueError:
         raise ShapeError(
-            f"index arrays do not broadcast: {', '.join(str(i.shape) for i in indices)}",
-            f"in op {kind}",
+            f"index arrays do not broadcast: {', '.join(map(str, arrays))}",
+            f"indexing an array of shape {shape}",
             "reshape them, or use np.ix_ for an outer selection",
         ) from None
-    return (*shape[:axis], *inner, *shape[axis + len(indices) :])
+    axes = _axes_left(layout)
+    at = 0 if _is_split(layout) else axes[0]
+    rest = [n for i, n in enumerate(kept) if i not in axes]
+    return (*rest[:at], *inner, *rest[at:])
 
 
-def _gather_jvp(primals: Any, tangents: Any, y: Any, *, axis: int) -> Any:
-    del y
-    return None if tangents[0] is None else bind("GATHER", tangents[0], *primals[1:], axis=axis)
+composite("INDEX", _index_body, spec=_index_spec)
 
 
-def _gather_transpose(ct: Any, inputs: Any, *, axis: int) -> tuple[Any, ...]:
-    x, *indices = inputs
-    zeros = np.zeros(x.shape, x.dtype)
-    return (bind("SCATTER_ADD", zeros, ct, *indices, axis=axis), *(None,) * len(indices))
+def index(x: Any, index: Any) -> Any:
+    """`x[index]` for any NumPy basic or advanced index, with NumPy's placement of axes.
+
+    Arguments: x of any dtype; index: integers, slices, `...`, None, integer arrays and masks, or a
+    tuple of these. Integer arrays may be traced; a traced mask needs a concrete value, and the
+    choice is then recorded as a GUARD.
+    Returns the selected elements. Linear in x; elements selected twice collect both cotangents.
+    Raises IndexingError where NumPy raises IndexError (for traced index arrays: when evaluated).
+    """
+    layout, arrays = parse(np.shape(x), index)
+    return bind("INDEX", x, *arrays, layout=layout) if arrays else _sliced(x, layout)
 
 
-def _batched_indices(
-    size: int, indices: Sequence[Any], flags: Sequence[bool], rank: int
-) -> tuple[Any, ...]:
-    """Index arrays with the batch axis leading and aligned, preceded by the batch's own index."""
-    row = np.arange(size).reshape((size, *(1,) * rank))
-    aligned = [
-        reshape(i, (size, *(1,) * (rank - np.ndim(i) + 1), *np.shape(i)[1:])) if f else i
-        for i, f in zip(indices, flags, strict=True)
-    ]
-    return (row, *aligned)
+# --- INDEX_UPDATE and scatter_add ----------------------------------------------------------
 
 
-def index_rank(indices: Sequence[Any], flags: Sequence[bool]) -> int:
-    """Rank of the broadcast index arrays of one example."""
-    return max(np.ndim(i) - f for i, f in zip(indices, flags, strict=True))
+def _is_window(layout: Layout) -> bool:
+    """Whether an index selects a window, whole or reversed along each axis."""
+    return all(abs(e[2]) == 1 for e in layout if isinstance(e, tuple))
 
 
-def _gather_batch(size: int, args: Any, batched: Any, *, axis: int) -> Any:
-    (x, *indices), (x_flag, *flags) = args, batched
-    if not any(flags):
-        return bind("GATHER", x, *indices, axis=axis + 1), True
-    rank = index_rank(indices, flags)
-    full = _batched_indices(size, indices, flags, rank)
-    if not x_flag:
-        # one array for all examples: the batch axis becomes an axis of the index
-        out = bind("GATHER", x, *full[1:], axis=axis)
-        return _to_front(out, axis), True
-    x = _from_front(x, axis)
-    out = bind("GATHER", x, *full, axis=axis)
-    return _to_front(out, axis), True
+def _direct_axis(layout: Layout, shape: tuple[int, ...]) -> int | None:
+    """The axis from which arrays index adjacent axes, all other axes being whole; else None."""
+    axes = [i for i, e in enumerate(layout) if e == "array"]
+    others = [(e, n) for e, n in zip(layout, shape, strict=False) if e != "array"]
+    whole = len(layout) == len(shape) and all(e == (0, n, 1) for e, n in others)
+    return axes[0] if axes and whole and not _is_split(layout) else None
 
 
-def _to_front(x: Any, axis: int) -> Any:
-    """Axis `axis` moved to the front."""
-    rest = (i for i in range(np.ndim(x)) if i != axis)
-    return transpose(x, (axis, *rest))
+def _positions(shape: tuple[int, ...], arrays: Any, layout: Layout) -> Any:
+    """Places of the selected elements in the flattened array."""
+    places = np.arange(np.prod(shape, dtype=np.int64)).reshape(shape)
+    return reshape(_index_body(places, *arrays, layout=layout), -1)
 
 
-def _from_front(x: Any, axis: int) -> Any:
-    """The first axis moved to position `axis`."""
-    order = list(range(1, np.ndim(x)))
-    return transpose(x, (*order[:axis], 0, *order[axis:]))
+def _scattered(kind: str, x: Any, value: Any, arrays: Any, layout: Layout) -> Any:
+    shape = np.shape(x)
+    axis = _direct_axis(layout, shape)
+    if axis is not None:
+        return bind(kind, x, value, *arrays, axis=axis)
+    places = _positions(shape, arrays, layout)
+    return reshape(bind(kind, reshape(x, -1), reshape(value, -1), places, axis=0), shape)
 
 
-define(
-    Op(
-        "GATHER",
-        _gather_spec,
-        impl=kernels.gather,
-        jvp=_gather_jvp,
-        transpose=_gather_transpose,
-        batch=_gather_batch,
-        jax="rules:gather",
-    )
-)
+def _update_body(x: Any, value: Any, *arrays: Any, layout: Layout) -> Any:
+    if arrays or not _is_window(layout):
+        return _scattered("SCATTER", x, value, arrays, layout)
+    start, extents, flipped = [], [], []
+    for axis, entry in enumerate(e for e in layout if not isinstance(e, str)):
+        first, count, step = (entry, 1, 1) if isinstance(entry, int) else entry
+        if step == -1:
+            flipped.append(axis)
+            first -= max(count - 1, 0)
+        start.append(first if count else 0)
+        extents.append(count)
+    value = reshape(value, tuple(extents))
+    value = reverse(value, tuple(flipped)) if flipped else value
+    return bind("DYNAMIC_UPDATE_SLICE", x, value, *map(np.int64, start))
 
-# --- SCATTER and SCATTER_ADD ---------------------------------------------------------------
 
-
-def _scatter_spec(x: Spec, updates: Spec, *indices: Spec, axis: int) -> Spec:
-    shape = gathered_shape("SCATTER", x.shape, indices, axis)
-    if updates.shape != shape or updates.dtype != x.dtype:
+def _update_spec(x: Spec, value: Spec, *arrays: Spec, layout: Layout) -> Spec:
+    shape = selected_shape(x.shape, tuple(a.shape for a in arrays), layout)
+    if value.shape != shape or value.dtype != x.dtype:
         raise ShapeError(
-            f"updates are {updates}, the indices select {x.with_shape(shape)}",
-            "in op SCATTER",
-            "broadcast the updates with np.broadcast_to and convert them with astype",
+            f"the value is {value}, the index selects {x.with_shape(shape)}",
+            f"in an assignment to an array of shape {x.shape}",
+            "broadcast the value with np.broadcast_to and convert it with astype",
         )
     return x
 
 
-def _scatter_batch(kind: str) -> Any:
-    def batch(size: int, args: Any, batched: Any, *, axis: int) -> Any:
-        (x, updates, *indices), (x_flag, u_flag, *flags) = args, batched
-        x = x if x_flag else broadcast_to(x, (size, *np.shape(x)))
-        updates = updates if u_flag else broadcast_to(updates, (size, *np.shape(updates)))
-        if not any(flags):
-            return bind(kind, x, updates, *indices, axis=axis + 1), True
-        rank = index_rank(indices, flags)
-        full = _batched_indices(size, indices, flags, rank)
-        out = bind(kind, _from_front(x, axis), _from_front(updates, axis), *full, axis=axis)
-        return _to_front(out, axis), True
-
-    return batch
+def _add_body(x: Any, value: Any, *arrays: Any, layout: Layout) -> Any:
+    return _scattered("SCATTER_ADD", x, value, arrays, layout)
 
 
-def _scatter_add_jvp(primals: Any, tangents: Any, y: Any, *, axis: int) -> Any:
-    del y
-    x, updates, *indices = primals
-    tx, tu, *_ = tangents
-    if tu is None:
-        return tx
-    return bind("SCATTER_ADD", zeros_for(tx, x), tu, *indices, axis=axis)
+composite("INDEX_UPDATE", _update_body, spec=_update_spec)
+composite("INDEX_ADD", _add_body, spec=_update_spec)
 
 
-def _scatter_add_transpose(ct: Any, inputs: Any, *, axis: int) -> tuple[Any, ...]:
-    x, updates, *indices = inputs
-    left = ct if isinstance(x, Undefined) else None
-    right = bind("GATHER", ct, *indices, axis=axis) if isinstance(updates, Undefined) else None
-    return (left, right, *(None,) * len(indices))
+def _assigned(kind: str, x: Any, index: Any, value: Any) -> Any:
+    """Apply an assignment op after fitting the value to the selection as NumPy does."""
+    x = x if is_array(x) else np.asarray(x)
+    layout, arrays = parse(np.shape(x), index)
+    shape = selected_shape(np.shape(x), tuple(np.shape(a) for a in arrays), layout)
+    value = value if is_array(value) else np.asarray(value)
+    source, target = spec_of(value).dtype, spec_of(x).dtype
+    if "biufVc".index(source.kind) > "biufVc".index(target.kind) and source.kind in "fVc":
+        if not (source.kind == "V" and target.kind == "f"):
+            raise ShapeError(
+                f"a {source.name} value is put into an array of {target.name}",
+                f"in op {kind}, array of shape {np.shape(x)}",
+                f"convert the array first: x = x.astype(np.{source.name})",
+            )
+    while np.ndim(value) > len(shape) and np.shape(value)[0] == 1:
+        value = reshape(value, np.shape(value)[1:])
+    return bind(kind, x, broadcast_to(cast(value, target), shape), *arrays, layout=layout)
 
 
-define(
-    Op(
-        "SCATTER_ADD",
-        _scatter_spec,
-        impl=kernels.scatter_add,
-        jvp=_scatter_add_jvp,
-        transpose=_scatter_add_transpose,
-        batch=_scatter_batch("SCATTER_ADD"),
-        jax="rules:scatter_add",
-    )
-)
+def index_update(x: Any, index: Any, value: Any) -> Any:
+    """A copy of x with `x[index] = value` carried out; where an index repeats, the last value (in C
+    order) counts, as in NumPy.
+
+    Arguments: x, and an index as for `index`; value broadcasts to the selection and is converted
+    to x's dtype (a value with more than x's dtype can hold - floating into integer, complex into
+    real - is an error: it would drop a derivative).
+    Returns an array of x's shape and dtype. Linear in x and value: overwritten elements of x and
+    overwritten values have derivative 0.
+    Raises IndexingError as `index`, ShapeError for values that do not fit.
+    """
+    return _assigned("INDEX_UPDATE", x, index, value)
 
 
-def _scatter_jvp(primals: Any, tangents: Any, y: Any, *, axis: int) -> Any:
-    del y
-    x, updates, *indices = primals
-    tx, tu, *_ = tangents
-    return bind("SCATTER", zeros_for(tx, x), zeros_for(tu, updates), *indices, axis=axis)
+def scatter_add(x: Any, index: Any, updates: Any) -> Any:
+    """A copy of x with updates added at an index; repeated indices accumulate (`np.add.at`).
 
-
-def _scatter_transpose(ct: Any, inputs: Any, *, axis: int) -> tuple[Any, ...]:
-    x, updates, *indices = inputs
-    left = right = None
-    if isinstance(x, Undefined):
-        nothing = np.zeros(updates.shape, ct.dtype)
-        left = bind("SCATTER", ct, nothing, *indices, axis=axis)
-    if isinstance(updates, Undefined):
-        picked = bind("GATHER", ct, *indices, axis=axis)
-        shape, rest = np.shape(ct), np.ndim(ct) - axis - len(indices)
-        last = _winners(shape[axis : axis + len(indices)], indices)
-        mask = reshape(last, (*np.shape(last), *(1,) * rest))
-        right = where(mask, picked, np.zeros((), ct.dtype))
-    return (left, right, *(None,) * len(indices))
-
-
-def _winners(extents: tuple[int, ...], indices: Sequence[Any]) -> Any:
-    """Mask of the index tuples that no later equal one overwrites."""
-    shape = np.broadcast_shapes(*(np.shape(i) for i in indices))
-    order = np.arange(np.prod(shape, dtype=np.int64)).reshape(shape)
-    blank = np.zeros(extents, np.int64)
-    stored = bind("SCATTER", blank, order, *indices, axis=0)
-    return bind("COMPARE", bind("GATHER", stored, *indices, axis=0), order, direction="EQ")
-
-
-define(
-    Op(
-        "SCATTER",
-        _scatter_spec,
-        impl=kernels.scatter,
-        jvp=_scatter_jvp,
-        transpose=_scatter_transpose,
-        batch=_scatter_batch("SCATTER"),
-        jax="rules:scatter",
-    )
-)
+    Arguments and errors: as `index_update`. Linear in x and updates.
+    """
+    return _assigned("INDEX_ADD", x, index, updates)

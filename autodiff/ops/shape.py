@@ -13,6 +13,26 @@ from autodiff.program import Spec
 from autodiff.reverse import Undefined
 from autodiff.trace import bind
 
+__all__ = [
+    "broadcast_to",
+    "concatenate",
+    "pad",
+    "reshape",
+    "reverse",
+    "slice_",
+    "split",
+    "sum_to",
+    "transpose",
+]
+
+
+def normal_axes(axis: Any, ndim: int) -> tuple[int, ...]:
+    """Axes counted from 0, in the order given; repeated or out of range is an error."""
+    axes = tuple(int(a) for a in axis) if isinstance(axis, tuple | list) else (int(axis),)
+    axis_tuple(axes, ndim, "axes")
+    return tuple(a % ndim for a in axes)
+
+
 # --- RESHAPE -------------------------------------------------------------------------------
 
 

@@ -111,6 +111,8 @@ def read_meta(folder: str | os.PathLike[str]) -> Meta:
         return Meta()
     try:
         record: Any = json.loads(file.read_text(encoding="utf-8"))
+        if not isinstance(record, dict):
+            raise TypeError(f"a {type(record).__name__}, no JSON object")
         return Meta(**{f.name: record[f.name] for f in fields(Meta) if f.name in record})
     except (ValueError, TypeError) as error:
         fix = "delete the file; the report is then made without it"

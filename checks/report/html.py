@@ -255,10 +255,10 @@ def _template(row: Row) -> str:
     text = row.repro
     if any(mark in text for mark in "\1\2\3\4"):
         return text.translate(dict.fromkeys(range(1, 5), "\ufffd"))
-    names = zip("\1\2\3\4", (row.op, row.sample, row.surface, row.dtype), strict=True)
-    for mark, name in sorted(names, key=lambda pair: -len(pair[1])):
-        text = text.replace(name, mark)
-    return text
+    line = f" {text} "
+    for name, mark in ((row.sample, "\2"), (row.op, "\1"), (row.surface, "\3"), (row.dtype, "\4")):
+        line = line.replace(f" {name} ", f" {mark} ").replace(f"'{name}'", f"'{mark}'")
+    return line[1:-1]
 
 
 def _texts(row: Row) -> dict[str, Any]:

@@ -195,7 +195,7 @@ def _columns(found: Summary, counts: list[str], room: int) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
     widths = {
         "surface": max(map(len, found.surfaces), default=0),
-        **{name: max(len(name), len(f"{getattr(found, name):,}")) for name in counts},
+        **{name: max(len(_heading(name)), len(f"{getattr(found, name):,}")) for name in counts},
         "of tolerance": len("of tolerance") if narrow else BAR_CELLS + 6,
         "worst": 0,
         "time": len(duration(found.seconds)),
@@ -203,13 +203,17 @@ def _columns(found: Summary, counts: list[str], room: int) -> Table:
     rest = room - sum(widths.values()) - len(widths) * gap
     for name, width in widths.items():
         table.add_column(
-            "failed" if name == "failures" else name,
+            _heading(name),
             justify="right" if name in (*counts, "time") else "left",
             no_wrap=True,
             min_width=width,
             max_width=max(len("worst"), rest) if name == "worst" else None,
         )
     return table
+
+
+def _heading(name: str) -> str:
+    return "failed" if name == "failures" else name
 
 
 def _count(name: str, count: int) -> Text:

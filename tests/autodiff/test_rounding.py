@@ -150,13 +150,15 @@ def test_integers_are_rounded_once(dtype: str) -> None:
     ).astype(dtype)
     # Above the middle of two float32 by so little that a float64 in between would make it a tie.
     tie = 2**62 + 2**38
-    n = np.concatenate([wide, np.array([0, 1, tie, tie + 1, tie - 1], dtype)])
+    near = [tie, tie + 1, tie - 1, tie + 1023]  # of float64's neighbours of the last, one is odd
+    n = np.concatenate([wide, np.array([0, 1, *near], dtype)])
+    np.testing.assert_array_equal(round_to(n, "float64"), n.astype(np.float64))
     signs = (1, -1) if dtype == "int64" else (1,)
     for sign in signs:
         signed = n * np.array(sign, dtype)
         np.testing.assert_array_equal(round_to(signed, "float32"), signed.astype(np.float32))
         np.testing.assert_array_equal(
-            round_to(signed[-3:], "float32"), sign * np.array([2.0**62, 2.0**62 + 2**39, 2.0**62])
+            round_to(signed[-4:], "float32"), sign * (2.0**62 + np.array([0, 2.0**39, 0, 2.0**39]))
         )
     # 257 + tiny: bfloat16 has spacing 2 there, and float64 would drop the tiny part.
     big = np.array([(2**8 + 1) * 2**54 + 1], dtype)
@@ -228,11 +230,12 @@ def test_round_mantissa_against_arithmetic(keep: int) -> None:
 
 
 def test_round_mantissa_leaves_nan_and_infinities() -> None:
-    # A NaN whose payload lies in the bits that are cut would come out as an infinity.
-    low_payload = np.array([0x7F800001, 0x7F800000, 0xFF800000], np.uint32).view(np.float32)
+    # Rounding up the largest payload would carry into the sign, cutting the lowest give infinity.
+    bits = [0x7F800001, 0x7FFFFFFF, 0x7F800000, 0xFF800000]
+    x = np.array(bits, np.uint32).view(np.float32)
     for mode in ("rne", "rna", "rz"):
-        y = round_mantissa(low_payload, 10, mode)
-        assert np.isnan(y[0]) and y[1] == np.inf and y[2] == -np.inf
+        y = round_mantissa(x, 10, mode)
+        assert np.isnan(y[:2]).all() and y[2] == np.inf and y[3] == -np.inf
     top = np.array([np.finfo(np.float32).max])
     assert round_mantissa(top, 10, "rna")[0] == np.inf
     assert round_mantissa(top, 10, "rz")[0] < np.inf

@@ -1,0 +1,254 @@
+"""jaxlib's MLIR bindings, which promise no stability, behind a few functions.
+
+`CALLS` lists every name used of them; `missing_calls` says which an installed jaxlib lacks.
+"""
+
+import functools
+import importlib
+import pickle
+import re
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from autodiff.errors import AutodiffError, ShapeError
+from autodiff.optional import require
+
+Array = np.ndarray[Any, Any]
+_IR = "jaxlib.mlir.ir"
+_HLO = "jaxlib.mlir.dialects.stablehlo"
+CALLS = (
+    *(f"{_IR}.{n}" for n in ("Context", "DialectRegistry", "Location.unknown", "MLIRError")),
+    *(f"{_IR}.{n}" for n in ("Module.parse", "InsertionPoint", "DenseElementsAttr.get")),
+    *(f"{_IR}.{n}" for n in ("RankedTensorType", "ComplexType.get", "IntegerType.get_unsigned")),
+    *(f"{_IR}.{n}" for n in ("BF16Type.get", "F32Type.get", "F64Type.get", "TypeAttr.get")),
+    *(f"{_IR}.{n}" for n in ("FunctionType.get", "Float8E4M3FNType.get", "Float8E5M2Type.get")),
+    f"{_IR}.WalkResult.ADVANCE",
+    *(f"{_HLO}.{n}" for n in ("register_dialect", "register_stablehlo_passes", "eval_module")),
+    *(f"{_HLO}.{n}" for n in ("real", "imag", "convert")),
+    "jaxlib.mlir.dialects.chlo.register_dialect",
+    "jaxlib.mlir.dialects.sdy.register_dialect",
+    "jaxlib.mlir.dialects.func.ReturnOp",
+    "jaxlib.mlir.passmanager.PassManager.parse",
+    "jaxlib.mlir._mlir_libs._jax_mlir_ext.register_dialects",
+)
+
+
+class MissingCallError(AutodiffError, ImportError):
+    """The installed jaxlib lacks a call this package needs; carries `calls`."""
+
+    def __init__(self, calls: Sequence[str]) -> None:
+        self.calls = tuple(calls)
+        import jaxlib
+
+        super().__init__(
+            f"jaxlib {jaxlib.__version__} has no {', '.join(calls)}",
+            "in the StableHLO functions of autodiff.lower",
+            "pip install 'jax==0.10.2' (the last version tried)",
+            calls=self.calls,
+        )
+
+
+class StableHLOError(AutodiffError, ValueError):
+    """A StableHLO text does not parse or verify; the message holds `line:column`."""
+
+
+class UnsupportedError(AutodiffError):
+    """The reference interpreter cannot run a module; carries the `ops` it stopped at."""
+
+
+def _found(name: str) -> Any:
+    """The object of a dotted name, or None."""
+    path, start = name.split("."), 1
+    value: Any = importlib.import_module(path[0])
+    for part in path[start:]:
+        if not hasattr(value, part):
+            try:
+                importlib.import_module(f"{value.__name__}.{part}")
+            except (ImportError, AttributeError):
+                return None
+        value = getattr(value, part, None)
+    return value
+
+
+def missing_calls() -> tuple[str, ...]:
+    """The names of `CALLS` that the installed jaxlib lacks."""
+    require("jaxlib", "jax", "StableHLO text")
+    return tuple(name for name in CALLS if _found(name) is None)
+
+
+@functools.cache
+def _api() -> tuple[Any, Any, Any]:
+    """The modules `ir` and `stablehlo`, and a context that knows every dialect JAX emits."""
+    missing = missing_calls()
+    if missing:
+        raise MissingCallError(missing)
+    ir, stablehlo = _found(_IR), _found(_HLO)
+    registry = ir.DialectRegistry()
+    _found("jaxlib.mlir._mlir_libs._jax_mlir_ext.register_dialects")(registry)
+    context = ir.Context()
+    context.append_dialect_registry(registry)
+    context.load_all_available_dialects()
+    stablehlo.register_dialect(context)
+    for dialect in ("chlo", "sdy"):
+        _found(f"jaxlib.mlir.dialects.{dialect}.register_dialect")(context)
+    stablehlo.register_stablehlo_passes()
+    return ir, stablehlo, context
+
+
+def parse(text: str) -> Any:
+    """A verified module; StableHLOError carries the parser's own diagnostics."""
+    ir, _, context = _api()
+    with context, ir.Location.unknown():
+        try:
+            module = ir.Module.parse(text)
+            module.operation.verify()
+        except ir.MLIRError as error:
+            raise _invalid(text, str(error)) from None
+    return module
+
+
+_DIAGNOSTIC = re.compile(r'(error|note): (?:"-":(\d+):(\d+): )?(.*)')
+
+
+def _invalid(text: str, message: str) -> StableHLOError:
+    """The error for MLIR diagnostics: the first one with its place and the line of text there."""
+    found = [m.groups() for m in map(_DIAGNOSTIC.search, message.splitlines()) if m]
+    kind, row, column, what = found[0] if found else ("error", None, None, message.strip())
+    del kind
+    line = text.splitlines()[int(row) - 1].strip()[:120] if row else ""
+    notes = [f"{said} at {r}:{c}" for k, r, c, said in found[1:] if k == "note"]
+    return StableHLOError(
+        f"the StableHLO text is not valid: {what}",
+        f"at {row}:{column}: `{line}`" if row else "in the module",
+        "; ".join(notes) or "correct that line, or write the module with autodiff.lower_stablehlo",
+        line=int(row) if row else None,
+        column=int(column) if column else None,
+        diagnostics=message,
+    )
+
+
+def op_names(module: Any) -> frozenset[str]:
+    """Names of all operations in a module, `stablehlo.add` and the like."""
+    ir, _, _ = _api()
+    names: set[str] = set()
+
+    def visit(op: Any) -> Any:
+        names.add(op.name)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    return frozenset(names)
+
+
+def legalize(module: Any) -> None:
+    """Rewrite chlo operations (erf, lgamma, top_k, ...) in StableHLO ones, in place."""
+    ir, _, context = _api()
+    manager = _found("jaxlib.mlir.passmanager.PassManager")
+    with context, ir.Location.unknown():
+        pipeline = "builtin.module(func.func(chlo-legalize-to-stablehlo))"
+        manager.parse(pipeline).run(module.operation)
+
+
+def _main(module: Any) -> Any:
+    for op in module.body.operations:
+        if "sym_name" in op.attributes and str(op.attributes["sym_name"]) == '"main"':
+            return op
+    raise StableHLOError("the module has no function @main", "", "name the entry function main")
+
+
+def split_results(module: Any) -> list[str]:
+    """Append conversions of results that cannot be read back, in place.
+
+    bfloat16 and 8-bit results become float32, complex ones their real and imaginary parts.
+    Returns the element type of each result before.
+    """
+    ir, stablehlo, context = _api()
+    main = _main(module)
+    ending = list(main.entry_block.operations)[-1]
+    kinds = [str(v.type.element_type) for v in ending.operands]
+    with context, ir.Location.unknown(), ir.InsertionPoint(ending):
+        values: list[Any] = []
+        for value, kind in zip(ending.operands, kinds, strict=True):
+            if kind.startswith("complex"):
+                values += [stablehlo.real(value), stablehlo.imag(value)]
+            elif kind == "bf16" or kind.startswith("f8"):
+                wide = ir.RankedTensorType.get(value.type.shape, ir.F32Type.get())
+                values.append(stablehlo.convert(wide, value))
+            else:
+                values.append(value)
+        _found("jaxlib.mlir.dialects.func.ReturnOp")(values)
+        ending.operation.erase()
+        types = ir.FunctionType.get(main.type.inputs, [v.type for v in values])
+        main.attributes["function_type"] = ir.TypeAttr.get(types)
+    if "res_attrs" in main.attributes:
+        del main.attributes["res_attrs"]
+    return kinds
+
+
+def _attribute(array: Array) -> Any:
+    """An array as a dense attribute; call inside the context."""
+    ir, _, _ = _api()
+    array, name = np.ascontiguousarray(array).reshape(array.shape), array.dtype.name
+    get, shape = ir.DenseElementsAttr.get, list(array.shape)
+    if name in ("complex64", "complex128"):
+        part = ir.F32Type if name == "complex64" else ir.F64Type
+        return get(array, type=ir.ComplexType.get(part.get()), shape=shape)
+    if array.dtype.kind == "u":
+        return get(array, type=ir.IntegerType.get_unsigned(8 * array.itemsize), shape=shape)
+    narrow = {"bfloat16": "BF16Type", "float8_e4m3fn": "Float8E4M3FNType"}
+    narrow["float8_e5m2"] = "Float8E5M2Type"
+    if name in narrow:
+        bits = array.view(f"u{array.itemsize}")
+        return get(bits, type=getattr(ir, narrow[name]).get(), shape=shape)
+    return get(array)
+
+
+def _check_types(module: Any, given: Sequence[Any]) -> None:
+    wanted = [str(t) for t in _main(module).type.inputs]
+    found = [str(a.type) for a in given]
+    if wanted != found:
+        raise ShapeError(
+            f"@main takes ({', '.join(wanted)})",
+            f"got ({', '.join(found)})",
+            "pass arrays of these shapes and dtypes, in this order",
+        )
+
+
+_READ = {"bf16": "bfloat16", "f8E4M3FN": "float8_e4m3fn", "f8E5M2": "float8_e5m2"}
+
+
+def run_interpreter(text: str, args: Sequence[Array]) -> list[Array]:
+    """Results of @main by the reference interpreter. An unsupported op aborts the process."""
+    ir, stablehlo, context = _api()
+    module = parse(text)
+    legalize(module)
+    kinds = split_results(module)
+    with context, ir.Location.unknown():
+        given = [_attribute(np.asarray(a)) for a in args]
+        _check_types(module, given)
+        raw = stablehlo.eval_module(module, given)
+        parts = iter([np.array(r) for r in raw])
+    results = []
+    for kind in kinds:
+        value = next(parts)
+        if kind.startswith("complex"):
+            value = np.asarray(value + 1j * next(parts), np.result_type(value, np.complex64))
+        elif kind in _READ:
+            value = value.astype(np.dtype(getattr(ml_dtypes, _READ[kind])))
+        results.append(value)
+    return results
+
+
+def serve() -> None:
+    """Entry point of a child process: a pickled (text, args) in, pickled results out."""
+    text, args = pickle.load(sys.stdin.buffer)
+    try:
+        outcome: Any = run_interpreter(text, args)
+    except (AutodiffError, ValueError, TypeError) as error:
+        outcome = f"{type(error).__name__}: {error}"
+    pickle.dump(outcome, sys.stdout.buffer)
+    sys.stdout.buffer.flush()

@@ -1,0 +1,283 @@
+"""NumPy's indexing, sorting and selecting functions.
+
+Where a result's shape depends on values (nonzero, unique, compress), the values must be known:
+the choice is taken from them and recorded as a GUARD.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from autodiff import ops
+from autodiff.numpy_api import FUNCTIONS, implements
+from autodiff.ops.shape import normal_axes
+from autodiff.tracer import Tracer
+
+_SHAPE_FIX = "use np.where(mask, x, 0), which keeps the shape, or choose on untraced values"
+
+
+def decided(value: Any, what: str) -> Any:
+    """The concrete value of a possibly traced one, recorded as a GUARD."""
+    if not isinstance(value, Tracer):
+        return np.asarray(value)
+    return value.decide(f"the result's shape depends on values: {what}", _SHAPE_FIX)
+
+
+# --- taking and putting --------------------------------------------------------------------
+
+
+@implements(np.take)
+def _take(a: Any, indices: Any, axis: Any = None, mode: str = "raise") -> Any:
+    if axis is None:
+        a, axis = np.ravel(a), 0
+    return ops.gather(a, indices, axis, mode)
+
+
+@implements(np.take_along_axis)
+def _take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
+    return ops.take_along_axis(arr, indices, axis)
+
+
+@implements(np.choose)
+def _choose(a: Any, choices: Any, mode: str = "raise") -> Any:
+    options = np.broadcast_arrays(*choices) if isinstance(choices, Sequence) else tuple(choices)
+    shape = np.broadcast_shapes(np.shape(a), np.shape(options[0]))
+    stacked = ops.stack([ops.broadcast_to(c, shape) for c in options])
+    index = ops.broadcast_to(ops.gather(np.arange(len(options)), a, 0, mode), shape)
+    return ops.reshape(ops.take_along_axis(stacked, ops.reshape(index, (1, *shape)), 0), shape)
+
+
+@implements(np.select)
+def _select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
+    out = default
+    for mask, choice in reversed(list(zip(condlist, choicelist, strict=True))):
+        out = ops.where(mask, choice, out)
+    return out
+
+
+@implements(np.piecewise)
+def _piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Any:
+    masks = [condlist] if not isinstance(condlist, list | tuple) else list(condlist)
+    pieces = [f(x, *args, **kw) if callable(f) else f for f in funclist]
+    default = pieces.pop() if len(pieces) == len(masks) + 1 else 0
+    out = ops.full_like(x, 0) if not np.ndim(default) and not isinstance(default, Tracer) else default
+    out = ops.full_like(x, default) if not isinstance(default, Tracer) else default
+    for mask, piece in zip(masks, pieces, strict=True):
+        out = ops.where(mask, ops.cast(np.asarray(piece) if not isinstance(piece, Tracer) else piece, x.dtype), out)
+    return out
+
+
+@implements(np.compress)
+def _compress(condition: Any, a: Any, axis: Any = None) -> Any:
+    if axis is None:
+        a, axis = np.ravel(a), 0
+    (place,) = np.nonzero(decided(condition, "np.compress"))
+    return ops.gather(a, place, axis)
+
+
+@implements(np.extract)
+def _extract(condition: Any, arr: Any) -> Any:
+    return _compress(np.ravel(condition), np.ravel(arr))
+
+
+@implements(np.delete)
+def _delete(arr: Any, obj: Any, axis: Any = None) -> Any:
+    if axis is None:
+        arr, axis = np.ravel(arr), 0
+    (axis,) = normal_axes(axis, arr.ndim)
+    kept = np.delete(np.arange(arr.shape[axis]), obj)
+    return ops.gather(arr, kept, axis)
+
+
+@implements(np.insert)
+def _insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
+    if axis is None:
+        arr, axis = np.ravel(arr), 0
+    (axis,) = normal_axes(axis, arr.ndim)
+    n = arr.shape[axis]
+    # where the new elements land, by NumPy's own rule: they are marked -1
+    marks = np.insert(np.arange(n), obj, -1)
+    added = marks.size - n
+    values = values if hasattr(values, "dtype") else np.asarray(values)
+    if np.ndim(obj) == 0 and np.ndim(values) == arr.ndim:
+        marks = np.insert(np.arange(n), np.full(np.shape(values)[axis], obj), -1)
+        added = marks.size - n
+    elif np.ndim(obj) == 0 and np.ndim(values) > 0 and arr.ndim == 1:
+        marks = np.insert(np.arange(n), np.full(np.size(values), obj), -1)
+        added = marks.size - n
+    elif np.ndim(obj) == 0 and np.ndim(values):
+        values = ops.expand_dims(values, axis)
+    shape = (*arr.shape[:axis], added, *arr.shape[axis + 1 :])
+    new = ops.broadcast_to(ops.cast(values, arr.dtype), shape)
+    order = np.where(marks >= 0, marks, n + np.cumsum(marks < 0) - 1)
+    return ops.gather(ops.concatenate([arr, new], axis), order, axis)
+
+
+def _refused(name: str, fix: str) -> Any:
+    def function(arr: Any, *args: Any, **kwargs: Any) -> Any:
+        del args, kwargs
+        value = arr if isinstance(arr, Tracer) else None
+        what = f"np.{name} writes into an array, but a traced value is involved"
+        if value is not None:
+            value._refuse(what, fix)
+        from autodiff.errors import TracerError
+        from autodiff.trace import quoted, user_line
+
+        raise TracerError(what, quoted(user_line()), fix)
+
+    return function
+
+
+_UPDATE = "x = autodiff.ops.index_update(x, index, value)"
+for _name in ("copyto", "put", "place", "putmask", "put_along_axis", "fill_diagonal"):
+    FUNCTIONS[getattr(np, _name)] = _refused(_name, f"{_UPDATE}, or np.where")
+
+
+# --- sorting and searching -----------------------------------------------------------------
+
+
+@implements(np.sort)
+def _sort(
+    a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None
+) -> Any:
+    del kind, order, stable
+    return ops.sort(a, axis)
+
+
+@implements(np.argsort)
+def _argsort(
+    a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None
+) -> Any:
+    del kind, order, stable
+    return ops.argsort(a, axis)
+
+
+@implements(np.sort_complex)
+def _sort_complex(a: Any) -> Any:
+    return ops.sort(a if a.dtype.kind == "c" else ops.cast(a, np.complex128))
+
+
+@implements(np.partition)
+def _partition(a: Any, kth: Any, axis: Any = -1, kind: Any = None, order: Any = None) -> Any:
+    """A full sort: one of the arrangements that `np.partition` may return."""
+    del kth, kind, order
+    return ops.sort(a, axis)
+
+
+@implements(np.argpartition)
+def _argpartition(a: Any, kth: Any, axis: Any = -1, kind: Any = None, order: Any = None) -> Any:
+    del kth, kind, order
+    return ops.argsort(a, axis)
+
+
+@implements(np.lexsort)
+def _lexsort(keys: Any, axis: int = -1) -> Any:
+    order = ops.argsort(keys[0], axis)
+    for key in list(keys)[1:]:
+        moved = ops.argsort(ops.take_along_axis(key, order, axis), axis)
+        order = ops.take_along_axis(order, moved, axis)
+    return order
+
+
+@implements(np.searchsorted)
+def _searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
+    return ops.searchsorted(a if sorter is None else ops.gather(a, sorter), v, side)
+
+
+@implements(np.digitize)
+def _digitize(x: Any, bins: Any, right: bool = False) -> Any:
+    steps = np.diff(decided(bins, "np.digitize reads whether its bins increase"))
+    if not (np.all(steps >= 0) or np.all(steps <= 0)):
+        raise ValueError("bins must be monotonically increasing or decreasing")
+    if np.all(steps >= 0):
+        return ops.searchsorted(bins, x, "left" if right else "right")
+    turned = ops.searchsorted(ops.reverse(bins), x, "right" if right else "left")
+    return np.size(bins) - turned
+
+
+# --- shapes that depend on values ----------------------------------------------------------
+
+
+@implements(np.nonzero)
+def _nonzero(a: Any) -> Any:
+    return np.nonzero(decided(a != 0, "np.nonzero"))
+
+
+@implements(np.flatnonzero)
+def _flatnonzero(a: Any) -> Any:
+    return _nonzero(np.ravel(a))[0]
+
+
+@implements(np.argwhere)
+def _argwhere(a: Any) -> Any:
+    return np.argwhere(decided(a != 0, "np.argwhere"))
+
+
+@implements(np.trim_zeros)
+def _trim_zeros(filt: Any, trim: str = "fb") -> Any:
+    (places,) = _nonzero(filt)
+    if not places.size:
+        return ops.slice_(filt, 0, 0)
+    first = places[0] if "f" in trim.lower() else 0
+    last = places[-1] + 1 if "b" in trim.lower() else filt.shape[0]
+    return ops.slice_(filt, int(first), int(last))
+
+
+@implements(np.unique)
+def _unique(
+    ar: Any,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: Any = None,
+    *,
+    equal_nan: bool = True,
+    sorted: bool = True,
+) -> Any:
+    del sorted
+    if axis is not None and np.ndim(ar) > 1:
+        _refused("unique with axis=", "ravel the array, or pass untraced values")(ar)
+    flat = np.ravel(ar)
+    order = decided(ops.argsort(flat), "np.unique")
+    values = ops.gather(flat, order)
+    changed = values[1:] != values[:-1]
+    if equal_nan and flat.dtype.kind in "fc":
+        changed = changed & ~(np.isnan(values[1:]) & np.isnan(values[:-1]))
+    new = np.concatenate([[True], decided(changed, "np.unique")]) if flat.size else np.zeros(0, bool)
+    first = np.nonzero(new)[0]
+    results = [ops.gather(values, first)]
+    if return_index:
+        results.append(order[first])
+    if return_inverse:
+        inverse = np.empty(flat.size, np.intp)
+        inverse[order] = np.cumsum(new) - 1
+        results.append(inverse.reshape(np.shape(ar)))
+    if return_counts:
+        results.append(np.diff([*first, flat.size]))
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+# --- index helpers -------------------------------------------------------------------------
+
+
+@implements(np.ix_)
+def _ix(*args: Any) -> Any:
+    rank = len(args)
+    return tuple(
+        ops.reshape(np.flatnonzero(x) if x.dtype == np.bool_ else x, (1,) * i + (x.size,) + (1,) * (rank - 1 - i))
+        for i, x in enumerate(np.asarray(a) if not isinstance(a, Tracer) else a for a in args)
+    )
+
+
+@implements(np.meshgrid)
+def _meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> Any:
+    del copy
+    if indexing not in ("xy", "ij"):
+        raise ValueError("Valid values for `indexing` are 'xy' and 'ij'.")
+    rank = len(xi)
+    grids = []
+    for i, x in enumerate(xi):
+        place = 1 - i if indexing == "xy" and i < 2 and rank > 1 else i
+        grids.append(ops.reshape(x, (1,) * place + (-1,) + (1,) * (rank - 1 - place)))
+    return tuple(grids) if sparse else tuple(np.broadcast_arrays(*grids))

@@ -1,0 +1,7 @@
+"""`python -m checks` is `gradsweep`."""
+
+import sys
+
+from checks.cli import main
+
+sys.exit(main())

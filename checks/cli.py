@@ -1,0 +1,194 @@
+"""The `gradsweep` command."""
+
+import argparse
+import datetime
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+REPORT = Path("build/op-sweep")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one sub-command; returns the exit code. A user's mistake is three lines, no traceback."""
+    arguments = parser().parse_args(argv)
+    if not hasattr(arguments, "run"):
+        parser().print_help()
+        return 2
+    from autodiff.errors import AutodiffError
+    from checks.results import ResultsError
+    from checks.tolerance_file import ToleranceTableError
+
+    try:
+        return int(arguments.run(arguments))
+    except (AutodiffError, ResultsError, ToleranceTableError) as error:
+        print(f"gradsweep: {error}", file=sys.stderr)
+        return 3
+    except KeyboardInterrupt:
+        print("gradsweep: stopped", file=sys.stderr)
+        return 130
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    top = argparse.ArgumentParser(
+        prog="gradsweep", description="Is this derivative right, on every path it will be run on?"
+    )
+    commands = top.add_subparsers(title="commands", metavar="COMMAND")
+    _sweep_arguments(commands.add_parser("sweep", help="every op, every sample, every surface"))
+    report = commands.add_parser("report", help="write the page anew from a folder's JSON lines")
+    report.add_argument("folder", nargs="?", default=REPORT, type=Path)
+    report.set_defaults(run=_report)
+    doctor = commands.add_parser("doctor", help="what is installed, missing or in the way")
+    doctor.set_defaults(run=_doctor)
+    return top
+
+
+def _sweep_arguments(sweep: argparse.ArgumentParser) -> None:
+    sweep.add_argument("--op", action="append", metavar="KIND", help="only this op (repeatable)")
+    sweep.add_argument("--surface", action="append", metavar="NAME", help="only this surface")
+    sweep.add_argument("--sample", help="only this sample (with one --op)")
+    sweep.add_argument("--shard", type=_shard, metavar="I/N", help="the ops of one part of N")
+    sweep.add_argument("--workers", type=int, default=2, help="processes (0: none; default 2)")
+    sweep.add_argument("--report", type=Path, default=REPORT, metavar="DIR")
+    sweep.add_argument(
+        "--allow-missing", action="append", default=[], metavar="PACKAGE",
+        help="do not exit 3 where surfaces are skipped for want of this package",
+    )
+    sweep.add_argument("--strict-tolerances", action="store_true", help="ignore all overrides")
+    sweep.add_argument("--list", action="store_true", help="list ops and surfaces, run nothing")
+    sweep.set_defaults(run=_sweep)
+
+
+def _shard(text: str) -> tuple[int, int]:
+    part, slash, count = text.partition("/")
+    if not (slash and part.isdigit() and count.isdigit()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not I/N, such as 1/4")
+    return int(part), int(count)
+
+
+def _sweep(arguments: argparse.Namespace) -> int:
+    import os
+
+    if arguments.strict_tolerances:
+        os.environ["GRADSWEEP_STRICT_TOLERANCES"] = "1"
+    from checks import sweep
+
+    found = sweep.items(arguments.op, arguments.surface, arguments.shard)
+    if arguments.list:
+        return _listed(found)
+    sweep.check_names()
+    if arguments.sample is not None:
+        return _one_sample(arguments, found)
+    return _full(arguments, found)
+
+
+def _listed(found: Sequence[object]) -> int:
+    from checks.surfaces.base import surface
+    from checks.sweep import Item
+
+    items = [i for i in found if isinstance(i, Item)]
+    for name in dict.fromkeys(i.surface for i in items):
+        print(f"{name:12} {surface(name).compares}")
+    ops = sorted({i.op for i in items})
+    print(f"{len(ops)} ops: {' '.join(ops)}")
+    return 0
+
+
+def _one_sample(arguments: argparse.Namespace, found: Sequence[object]) -> int:
+    from autodiff.errors import OpError
+    from checks.pool import prepare_worker
+    from checks.report.terminal import print_report
+    from checks.results import exit_code
+    from checks.sweep import Item, run_item
+
+    if not arguments.op or len(arguments.op) != 1:
+        raise OpError("--sample needs one op", "gradsweep sweep", "add --op KIND")
+    prepare_worker()
+    rows = []
+    for item in found:
+        assert isinstance(item, Item)
+        rows += run_item(item, arguments.sample)
+    if not rows:
+        raise OpError(
+            f"no surface speaks about sample {arguments.sample!r} of {arguments.op[0]}",
+            "gradsweep sweep",
+            "pick another surface, or none",
+        )
+    return exit_code(print_report(rows), arguments.allow_missing)
+
+
+def _full(arguments: argparse.Namespace, found: Sequence[object]) -> int:
+    from checks import pool
+    from checks.report import Meta, write_all
+    from checks.report.terminal import print_report, progress
+    from checks.results import exit_code
+    from checks.sweep import Item
+    from checks.tolerances import stale_overrides
+
+    items = [i for i in found if isinstance(i, Item)]
+    started, clock = datetime.datetime.now(datetime.UTC), time.perf_counter()
+    rows = []
+    with progress(len(items)) as advance:
+        for _, new in pool.run(items, arguments.workers):
+            rows += new
+            advance(new)
+    wall = time.perf_counter() - clock
+    partial = bool(arguments.op or arguments.surface or arguments.shard)
+    stale = [] if arguments.strict_tolerances else stale_overrides(rows, partial=partial)
+    meta = Meta(
+        title="gradsweep op sweep",
+        started=started.isoformat(timespec="seconds"),
+        wall=wall,
+        workers=max(arguments.workers, 1),
+        command=" ".join(["gradsweep", *sys.argv[1:]]),
+        versions=versions(),
+        machine=machine(),
+    )
+    paths = write_all(rows, arguments.report, meta)
+    found_summary = print_report(
+        rows, wall=wall, path=paths.page, notes=[str(s) for s in stale]
+    )
+    code = exit_code(found_summary, arguments.allow_missing)
+    return code or (1 if stale else 0)
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    from checks.report import rebuild
+
+    print(f"report: {rebuild(arguments.folder).page}")
+    return 0
+
+
+def versions() -> dict[str, str]:
+    """Versions of what a result depends on."""
+    import importlib.metadata
+    import platform
+
+    found = {"python": platform.python_version()}
+    for name in ("gradsweep", "numpy", "scipy", "mpmath", "python-flint", "jax", "jaxlib", "torch"):
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def machine() -> str:
+    """The machine in a few words."""
+    import os
+    import platform
+
+    return f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()}"
+
+
+def _doctor(arguments: argparse.Namespace) -> int:
+    from checks.doctor import report
+
+    del arguments
+    return report()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

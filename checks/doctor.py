@@ -1,0 +1,62 @@
+"""`gradsweep doctor`: what is installed, what is missing, what stands in the way."""
+
+import importlib.metadata
+import importlib.util
+import os
+
+from rich.table import Table
+from rich.text import Text
+
+from checks.report.terminal import BAD, GOOD, QUIET, console
+
+OPTIONAL = (
+    ("jax", "jax", "the emit and device surfaces"),
+    ("flint", "exact", "exact arithmetic by Arb (mpmath serves without it, slower)"),
+    ("jinja2", "report", "the HTML page"),
+    ("matplotlib", "report", "pictures in reports"),
+    ("torch", "torch", "gradient checks of PyTorch functions"),
+    ("safetensors", "dumps", "tensor dumps in safetensors files"),
+    ("dask", "distributed", "sweeps on several machines"),
+)
+DISTRIBUTIONS = {"flint": "python-flint"}
+
+
+def report() -> int:
+    """Print the state of the installation; 1 where something is in the way, else 0."""
+    out = console()
+    table = Table(box=None, pad_edge=False, header_style=QUIET)
+    for title in ("part", "state", "what it is for"):
+        table.add_column(title)
+    for module, extra, use in OPTIONAL:
+        table.add_row(module, *_state(module, extra), use)
+    out.print(table)
+    problem = clashes()
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "XLA_FLAGS", "SCIPY_ARRAY_API"):
+        out.print(f"{name}={os.environ.get(name, '(not set)')}")
+    if importlib.util.find_spec("jax") is not None:
+        from checks.devices import doctor as devices
+
+        for line in devices():
+            out.print(Text(line))
+    for line in problem:
+        out.print(Text(line, style=BAD))
+    out.print(Text("imports: ok", style=GOOD) if not problem else Text("imports: in the way"))
+    return 1 if problem else 0
+
+
+def _state(module: str, extra: str) -> tuple[Text]:
+    if importlib.util.find_spec(module) is None:
+        return (Text(f"missing: pip install gradsweep[{extra}]", style=BAD),)
+    version = importlib.metadata.version(DISTRIBUTIONS.get(module, module))
+    return (Text(version, style=GOOD),)
+
+
+def clashes() -> list[str]:
+    """Messages about packages of the same import names installed elsewhere."""
+    from autodiff._guard import PackageClash, check_imports
+
+    try:
+        check_imports()
+    except PackageClash as error:
+        return str(error).splitlines()
+    return []

@@ -1,0 +1,202 @@
+"""The pytest plugin: the op sweep as test items, one per (op, surface).
+
+Imports nothing heavy at load; every pytest run of anyone who has gradsweep installed pays for it.
+Options: --sweep, --sweep-op, --sweep-surface, --sweep-shard i/n, --sweep-report DIR.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from checks.results import Row
+    from checks.sweep import Item
+
+ROWS = "gradsweep_rows"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options of the sweep."""
+    group = parser.getgroup("gradsweep", "op sweep (gradsweep)")
+    group.addoption("--sweep", action="store_true", help="run the op sweep as test items")
+    group.addoption("--sweep-op", action="append", metavar="KIND", help="only this op")
+    group.addoption("--sweep-surface", action="append", metavar="NAME", help="only this surface")
+    group.addoption("--sweep-shard", metavar="I/N", help="the ops of one part of N")
+    group.addoption(
+        "--sweep-report", metavar="DIR", help="where the report goes (default build/op-sweep)"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register markers; check the options of a sweep; prepare its collection."""
+    config.addinivalue_line("markers", "sweep(op, surface): one item of the op sweep")
+    if not _wanted(config):
+        return
+    if config.getoption("--sweep-shard"):
+        _shard(config.getoption("--sweep-shard"))
+    from autodiff._guard import check_imports
+
+    check_imports()
+    from checks.pool import prepare_worker
+
+    prepare_worker()
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Controller(config), "gradsweep-controller")
+
+
+def _wanted(config: pytest.Config) -> bool:
+    names = ("--sweep", "--sweep-op", "--sweep-surface", "--sweep-shard")
+    return any(config.getoption(n) for n in names)
+
+
+def _shard(text: str) -> tuple[int, int]:
+    if not re.fullmatch(r"\d+/\d+", text):
+        raise pytest.UsageError(f"--sweep-shard {text!r} is not I/N, such as 1/4")
+    part, count = map(int, text.split("/"))
+    return part, count
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """Let the sweep's items be collected beside whatever paths were given."""
+    if _wanted(session.config):
+        session.config.stash[SWEEPING] = True
+
+
+SWEEPING = pytest.StashKey[bool]()
+
+
+def pytest_collection_modifyitems(
+    session: pytest.Session, config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    """Add the sweep's items, sorted, so that every xdist worker collects the same list."""
+    if not _wanted(config):
+        return
+    from autodiff.errors import AutodiffError
+    from checks.sweep import check_names
+    from checks.sweep import items as sweep_items
+
+    shard = config.getoption("--sweep-shard")
+    try:
+        check_names()
+        found = sweep_items(
+            config.getoption("--sweep-op"),
+            config.getoption("--sweep-surface"),
+            _shard(shard) if shard else None,
+        )
+    except AutodiffError as error:
+        raise pytest.UsageError(str(error)) from None
+    collector = SweepCollector.from_parent(session, name="sweep", path=Path("sweep"))
+    collector._nodeid = "sweep"
+    added = [SweepItem.from_parent(collector, name=f"[{i.id}]", item=i) for i in found]
+    if config.getoption("--sweep"):
+        items[:] = added
+    else:
+        items[:] = added
+
+
+class SweepCollector(pytest.Collector):
+    """The parent of the sweep's items."""
+
+    def __init__(self, path: Path, **kwargs: Any) -> None:
+        super().__init__(nodeid="sweep", **{k: v for k, v in kwargs.items() if k != "nodeid"})
+        del path
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """Nothing by itself: items are added after collection."""
+        return iter(())
+
+
+class SweepFailure(Exception):
+    """Samples of one item failed; every one is listed."""
+
+
+class SweepItem(pytest.Item):
+    """One op on one surface; its samples are looped inside and every failure is listed."""
+
+    def __init__(self, item: Item, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.item = item
+        self.add_marker(pytest.mark.sweep(op=item.op, surface=item.surface))
+
+    def runtest(self) -> None:
+        """Run the checks; numbers travel in user_properties."""
+        from checks.results import FAIL, SKIPPED, STALE
+        from checks.sweep import run_item
+
+        rows = run_item(self.item)
+        self.user_properties.append((ROWS, json.dumps([r.to_json() for r in rows])))
+        bad = [r for r in rows if r.status in (FAIL, STALE)]
+        if bad:
+            raise SweepFailure("\n\n".join(_text(r) for r in bad))
+        if rows and all(r.status == SKIPPED for r in rows):
+            pytest.skip(rows[0].reason)
+        if not rows:
+            pytest.skip("the surface says nothing about this op")
+
+    def repr_failure(self, excinfo: Any, style: Any = None) -> Any:
+        """The failures' own words instead of a traceback."""
+        if isinstance(excinfo.value, SweepFailure):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Any, int | None, str]:
+        """How pytest names the item."""
+        return "sweep", None, f"sweep[{self.item.id}]"
+
+
+def _text(row: Row) -> str:
+    head = f"{row.op} {row.sample} {row.surface} {row.dtype}: {row.status}"
+    return "\n".join(part for part in (head, row.message or row.reason, row.repro) if part)
+
+
+class Controller:
+    """Merges the rows of all workers and writes the report; lives in the controller alone."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.rows: list[Row] = []
+        self.start = time.perf_counter()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Take the rows of a finished item."""
+        if report.when != "call":
+            return
+        from checks.results import Row as RowType
+
+        for name, value in report.user_properties:
+            if name == ROWS:
+                self.rows += [RowType.from_json(line) for line in json.loads(str(value))]
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """Write the report and print its table."""
+        if not self.rows:
+            return
+        import io
+
+        from checks.cli import REPORT, machine, versions
+        from checks.report import Meta, write_all
+        from checks.report.terminal import print_report
+
+        wall = time.perf_counter() - self.start
+        workers = getattr(self.config.option, "numprocesses", None) or 1
+        folder = Path(self.config.getoption("--sweep-report") or REPORT)
+        meta = Meta(
+            title="gradsweep op sweep",
+            wall=wall,
+            workers=workers if isinstance(workers, int) else 1,
+            command="pytest --sweep",
+            versions=versions(),
+            machine=machine(),
+        )
+        paths = write_all(self.rows, folder, meta)
+        text = io.StringIO()
+        print_report(self.rows, wall=wall, path=paths.page, stream=text)
+        terminalreporter.write_line("")
+        terminalreporter.write(text.getvalue())

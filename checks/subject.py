@@ -1,0 +1,251 @@
+"""What a surface looks at: one call of one function, from the catalogue or from a user."""
+
+import dataclasses
+import functools
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+import autodiff as ad
+from autodiff import tree
+from autodiff.errors import MissingRuleError
+from autodiff.forward import is_inexact
+from autodiff.program import Program
+from catalogue.entry import Entry, Sample, Special
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Subject:
+    """One call `function(*args, **kwargs)` and how it may be judged; fields as in Entry, Sample.
+
+    Arrays inside `args` are flat `leaves`; those at `positions` are differentiated.
+    """
+
+    name: str
+    sample: str
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    tags: frozenset[str] = frozenset()
+    argnums: tuple[int, ...] | None = None
+    gauge: Callable[[Any], Any] | None = None
+    symmetric: tuple[int, ...] = ()
+    contracts: bool = True
+    condition: float = 1.0
+    second: bool = True
+    thorough: bool = True
+    special: Special | None = None
+    user: bool = False
+
+    @functools.cached_property
+    def _flat(self) -> tuple[list[Array], Any]:
+        leaves, treedef = tree.flatten(self.args)
+        return [np.asarray(leaf) for leaf in leaves], treedef
+
+    @property
+    def leaves(self) -> list[Array]:
+        """All arrays of the arguments."""
+        return self._flat[0]
+
+    @functools.cached_property
+    def positions(self) -> tuple[int, ...]:
+        """Indices of the leaves that are differentiated."""
+        chosen: list[int] = []
+        start = 0
+        for i, arg in enumerate(self.args):
+            count = len(tree.flatten(arg)[0])
+            if self.argnums is None or i in self.argnums:
+                chosen.extend(range(start, start + count))
+            start += count
+        return tuple(i for i in chosen if is_inexact(self.leaves[i].dtype))
+
+    @functools.cached_property
+    def symmetric_leaves(self) -> frozenset[int]:
+        """Indices of leaves read as one triangle."""
+        found: set[int] = set()
+        start = 0
+        for i, arg in enumerate(self.args):
+            count = len(tree.flatten(arg)[0])
+            if i in self.symmetric:
+                found.update(range(start, start + count))
+            start += count
+        return frozenset(found)
+
+    @property
+    def points(self) -> list[Array]:
+        """The differentiated leaves."""
+        return [self.leaves[i] for i in self.positions]
+
+    def call_leaves(self, *leaves: Any) -> Any:
+        """The function on all leaves, in its own containers."""
+        return self.function(*tree.unflatten(self._flat[1], list(leaves)), **self.kwargs)
+
+    def flat(self, *leaves: Any) -> list[Any]:
+        """The function on all leaves; its results as a list, brought to a fixed gauge."""
+        out = self.call_leaves(*leaves)
+        return list(tree.flatten(self.gauge(out) if self.gauge is not None else out)[0])
+
+    def at(self, *points: Any) -> list[Any]:
+        """`flat` as a function of the differentiated leaves alone."""
+        full: list[Any] = list(self.leaves)
+        for i, value in zip(self.positions, points, strict=True):
+            full[i] = value
+        return self.flat(*full)
+
+    def smooth(self, *points: Any) -> list[Any]:
+        """The results of `at` that have a tangent space."""
+        return [out for out in self.at(*points) if is_inexact(ad.trace_spec(out).dtype)]
+
+    @functools.cached_property
+    def program(self) -> Program:
+        """The function's own program on flat leaves."""
+        return ad.trace(lambda *leaves: tree.flatten(self.call_leaves(*leaves))[0], *self.leaves)
+
+    @functools.cached_property
+    def outputs(self) -> list[Array]:
+        """Values of the smooth results at the point."""
+        return [np.asarray(out) for out in self.smooth(*self.points)]
+
+    @property
+    def seed(self) -> int:
+        """The seed of this subject's random numbers, from its name."""
+        return zlib.crc32(f"{self.name}/{self.sample}".encode())
+
+    def rng(self, purpose: str = "") -> np.random.Generator:
+        """A generator of its own for each purpose."""
+        return np.random.default_rng([self.seed, zlib.crc32(purpose.encode())])
+
+    def tangents(self, purpose: str = "tangents") -> list[Array]:
+        """Random directions, sized like the points; symmetric where a triangle is read."""
+        rng = self.rng(purpose)
+        return [
+            self._symmetrised(i, _normal(rng, x) * _size(x))
+            for i, x in zip(self.positions, self.points, strict=True)
+        ]
+
+    def _symmetrised(self, leaf: int, t: Array) -> Array:
+        return (t + np.swapaxes(t, -1, -2)) / 2 if leaf in self.symmetric_leaves else t
+
+    def cotangents(self, purpose: str = "cotangents") -> list[Array]:
+        """Random cotangents of the smooth results."""
+        rng = self.rng(purpose)
+        return [_normal(rng, y) for y in self.outputs]
+
+    @functools.cached_property
+    def differentiable(self) -> bool:
+        """Whether a derivative is judged here."""
+        return bool(
+            self.positions
+            and not self.tags & {"nonfinite", "integer"}
+            and self.outputs
+            and any(is_inexact(y.dtype) for y in self.outputs)
+        )
+
+    @functools.cached_property
+    def forward_mode(self) -> bool:
+        """Whether the function has a forward mode (a custom_vjp function has none)."""
+        try:
+            ad.jvp(self.smooth, tuple(self.points), tuple(self.tangents()))
+        except MissingRuleError as error:
+            if error.data.get("kind") == "CUSTOM_VJP":
+                return False
+            raise
+        return True
+
+    @functools.cached_property
+    def derivative(self) -> tuple[Program, list[Array]]:
+        """One program of everything: values, tangents and cotangents, and its flat arguments.
+
+        Arguments: all leaves, then tangents of the points, then cotangents of the smooth results.
+        """
+        if not self.differentiable:
+            return self.program, list(self.leaves)
+        n, k = len(self.leaves), len(self.positions)
+        forward = self.forward_mode
+
+        def full(*flat: Any) -> list[Any]:
+            leaves, dots, cts = flat[:n], flat[n : n + k], flat[n + k :]
+
+            def at(*points: Any) -> list[Any]:
+                merged = list(leaves)
+                for i, value in zip(self.positions, points, strict=True):
+                    merged[i] = value
+                return [y for y in self.flat(*merged) if is_inexact(ad.trace_spec(y).dtype)]
+
+            points = [leaves[i] for i in self.positions]
+            values = tree.flatten(self.call_leaves(*leaves))[0]
+            out_dots = ad.jvp(at, tuple(points), tuple(dots))[1] if forward else []
+            pulled = ad.vjp(at, *points)[1](list(cts))
+            return [*values, *out_dots, *pulled]
+
+        args = [*self.leaves, *self.tangents(), *self.cotangents()]
+        return ad.trace(full, *args), args
+
+
+def _normal(rng: np.random.Generator, like: Array) -> Array:
+    values = np.asarray(rng.normal(size=like.shape))
+    if like.dtype.kind == "c":
+        return values + 1j * rng.normal(size=like.shape)
+    return values
+
+
+def _size(x: Array) -> Array:
+    """The magnitude a relative step is measured in: |x|, for zeros the median nonzero |x|, else 1."""
+    size = np.abs(x).astype(np.float64)
+    nonzero = size[(size > 0) & np.isfinite(size)]
+    fallback = float(np.median(nonzero)) if nonzero.size else 1.0
+    return np.where((size > 0) & np.isfinite(size), size, fallback)
+
+
+def from_sample(entry: Entry, sample: Sample, thorough: bool) -> Subject:
+    """The subject of a catalogue sample; `thorough` ones get every vmap combination."""
+    return Subject(
+        name=entry.kind,
+        sample=sample.name,
+        function=entry.function,
+        args=sample.args,
+        kwargs=sample.kwargs,
+        tags=sample.tags,
+        argnums=sample.argnums,
+        gauge=entry.gauge,
+        symmetric=entry.symmetric,
+        contracts=entry.contracts,
+        condition=entry.condition,
+        second=entry.second,
+        thorough=thorough,
+    )
+
+
+def from_special(entry: Entry, special: Special) -> Subject:
+    """The subject of a stated convention."""
+    return Subject(
+        name=entry.kind,
+        sample=special.name,
+        function=entry.function,
+        args=special.args,
+        kwargs=special.kwargs,
+        special=special,
+    )
+
+
+def subjects_of(entry: Entry) -> list[Subject]:
+    """All subjects of an entry: its samples, then its specials."""
+    thorough = 0
+    found = []
+    for sample in entry.all_samples():
+        plain = not sample.tags and any(np.ndim(a) for a in tree.flatten(sample.args)[0])
+        found.append(from_sample(entry, sample, plain and thorough < 2))
+        thorough += plain
+    return found + [from_special(entry, s) for s in entry.specials]
+
+
+def from_function(
+    function: Callable[..., Any], args: Sequence[Any], name: str | None = None, sample: str = "args"
+) -> Subject:
+    """The subject of a user's own function at its own arguments."""
+    label = name or getattr(function, "__name__", "function")
+    return Subject(label, sample, function, tuple(args), user=True)

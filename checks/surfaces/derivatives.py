@@ -1,0 +1,275 @@
+"""Surfaces of derivatives: reverse against differences, forward against reverse, second order."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import autodiff as ad
+from autodiff.interpret import run
+from checks.differences import directional, one_sided
+from checks.judge import CheckError, Judge
+from checks.subject import Subject
+from checks.surfaces.base import Surface, define, differentiable
+from checks.tolerances import constant
+
+Array = np.ndarray[Any, Any]
+POINTWISE = frozenset({"kink", "tie"})
+UNDEFINED = frozenset({"edge", "singular"})
+
+# --- reverse -------------------------------------------------------------------------------
+
+
+def _reverse_claims(subject: Subject) -> bool:
+    return differentiable(subject) and not subject.tags & UNDEFINED
+
+
+def _check_reverse(subject: Subject, dtype: str, judge: Judge) -> None:
+    del dtype
+    points, cts = subject.points, subject.cotangents()
+    gradients = ad.vjp(subject.smooth, *points)[1](list(cts))
+    for g, x in zip(gradients, points, strict=True):
+        if g.shape != x.shape or g.dtype != x.dtype:
+            raise CheckError(f"gradient is {g.dtype}{g.shape} for an argument {x.dtype}{x.shape}")
+    for direction in _directions(subject):
+        claimed = sum(_pair(g, t) for g, t in zip(gradients, direction, strict=True))
+        if subject.tags & POINTWISE:
+            _judge_kink(subject, judge, points, direction, cts, claimed)
+        else:
+            _judge_smooth(subject, judge, points, direction, cts, claimed)
+
+
+def _directions(subject: Subject) -> list[list[Array]]:
+    """A random direction through each argument alone, and two through all together."""
+    joint = [subject.tangents("reverse 0"), subject.tangents("reverse 1")]
+    if len(subject.points) == 1:
+        return joint
+    alone = subject.tangents("reverse alone")
+    single = [
+        [t if i == j else np.zeros_like(t) for j, t in enumerate(alone)]
+        for i in range(len(alone))
+        if alone[i].size
+    ]
+    return [joint[0], *single]
+
+
+def _pair(u: Array, v: Array) -> float:
+    return float(np.sum(np.real(u * v)))
+
+
+def _judge_smooth(
+    subject: Subject,
+    judge: Judge,
+    points: Sequence[Array],
+    direction: Sequence[Array],
+    cts: Sequence[Array],
+    claimed: float,
+) -> None:
+    found = directional(subject.smooth, points, direction)
+    judge.evaluations += found[0].evaluations if found else 0
+    if any(not np.all(np.isfinite(d.estimate)) for d in found):
+        raise CheckError("every step of the difference leaves the domain: move the sample inside")
+    expected = sum(_pair(c, d.value) for c, d in zip(cts, found, strict=True))
+    terms = sum(float(np.sum(np.abs(c * d.value))) for c, d in zip(cts, found, strict=True))
+    estimate = sum(float(np.sum(np.abs(c) * d.estimate)) for c, d in zip(cts, found, strict=True))
+    scale = terms or 1.0
+    if estimate > constant("kink_error_estimate") * max(scale, estimate and 1e-300):
+        where = f"difference {expected:.6g} +- {estimate:.2g}"
+        if abs(claimed - expected) > estimate:
+            raise CheckError(f"gradient {claimed:.9g} against a noisy {where}")
+        judge.number("noisy difference", abs(claimed - expected) / scale, floor=estimate / scale)
+        return
+    floor = constant("richardson_error_factor") * estimate / scale
+    judge.number(
+        "gradient along a random direction",
+        abs(claimed - expected) / scale,
+        floor=floor,
+        detail=f"derivative {claimed:.12g}, difference {expected:.12g} +- {estimate:.1e}",
+    )
+
+
+def _judge_kink(
+    subject: Subject,
+    judge: Judge,
+    points: Sequence[Array],
+    direction: Sequence[Array],
+    cts: Sequence[Array],
+    claimed: float,
+) -> None:
+    """At a kink the gradient must lie between the one-sided slopes."""
+    left, right = one_sided(subject.smooth, points, direction)
+    low = high = size = 0.0
+    for c, a, b in zip(cts, left, right, strict=True):
+        both = np.real(c * a), np.real(c * b)
+        low += float(np.sum(np.minimum(*both)))
+        high += float(np.sum(np.maximum(*both)))
+        size += float(np.sum(np.maximum(np.abs(both[0]), np.abs(both[1]))))
+    if not np.isfinite(size):
+        raise CheckError("a one-sided slope diverges: the sample is no kink, tag it 'singular'")
+    scale = size or 1.0
+    outside = max(low - claimed, claimed - high, 0.0) / scale
+    judge.number(
+        "gradient between one-sided slopes",
+        outside,
+        floor=constant("one_sided_error"),
+        detail=f"derivative {claimed:.9g}, slopes between {low:.9g} and {high:.9g}",
+    )
+
+
+define(
+    Surface(
+        "reverse",
+        "reverse mode against Richardson differences",
+        ("float64",),
+        _reverse_claims,
+        _check_reverse,
+    )
+)
+
+# --- forward -------------------------------------------------------------------------------
+
+
+def _check_forward(subject: Subject, dtype: str, judge: Judge) -> None:
+    del dtype
+    if not subject.forward_mode:
+        return
+    points, cts, dots = subject.points, subject.cotangents(), subject.tangents()
+    _, out_dots = ad.jvp(subject.smooth, tuple(points), tuple(dots))
+    gradients = ad.vjp(subject.smooth, *points)[1](list(cts))
+    left = [(c, d) for c, d in zip(cts, out_dots, strict=True)]
+    right = [(g, t) for g, t in zip(gradients, dots, strict=True)]
+    forward, reverse = (sum(_pair(u, v) for u, v in side) for side in (left, right))
+    terms = sum(float(np.sum(np.abs(u * v))) for u, v in (*left, *right))
+    if not np.isfinite(terms):
+        raise CheckError(f"forward {forward!r} and reverse {reverse!r} are not finite")
+    judge.number(
+        "<u, Jv> against <J^T u, v>",
+        abs(forward - reverse) / (terms or 1.0),
+        factor=subject.condition,
+        detail=f"forward {forward!r}, reverse {reverse!r}",
+    )
+
+
+define(
+    Surface(
+        "forward",
+        "forward mode against reverse mode: <u, Jv> = <J^T u, v>",
+        ("float64",),
+        _reverse_claims,
+        _check_forward,
+    )
+)
+
+# --- second --------------------------------------------------------------------------------
+
+
+def _second_claims(subject: Subject) -> bool:
+    return (
+        _reverse_claims(subject)
+        and subject.second
+        and not subject.tags & POINTWISE
+        and all(x.dtype.kind != "c" for x in (*subject.points, *subject.outputs))
+    )
+
+
+def _loss(subject: Subject) -> Any:
+    """A scalar of the results that is linear in none of them: <w, y> + <v, y * y> / 2."""
+    w, v = subject.cotangents("second 0"), subject.cotangents("second 1")
+
+    def loss(*points: Any) -> Any:
+        total: Any = 0.0
+        for y, a, b in zip(subject.smooth(*points), w, v, strict=True):
+            total = total + np.sum(y * a) + 0.5 * np.sum(y * y * b)
+        return total
+
+    return loss
+
+
+def _check_second(subject: Subject, dtype: str, judge: Judge) -> None:
+    del dtype
+    points = subject.points
+    loss, nums = _loss(subject), tuple(range(len(points)))
+    u, v = subject.tangents("second u"), subject.tangents("second v")
+    gradient = ad.grad(loss, nums)
+
+    def along(direction: Sequence[Array]) -> Any:
+        def slope(*p: Any) -> Any:
+            return sum((np.sum(g * t) for g, t in zip(gradient(*p), direction, strict=True)), 0.0)
+
+        return slope
+
+    found = directional(_replayed(gradient, points), points, v)
+    reverse_reverse = ad.grad(along(v), nums)(*points)
+    for name, value in _compositions(subject, loss, gradient, u, v).items():
+        _judge_bilinear(judge, name, value, u, reverse_reverse)
+    for i, (h, d) in enumerate(zip(reverse_reverse, found, strict=True)):
+        if not np.all(np.isfinite(d.estimate)):
+            raise CheckError("every step of the difference leaves the domain")
+        scale = max(float(np.max(np.abs(d.value), initial=0.0)), np.finfo(np.float64).tiny)
+        worst = float(np.max(d.estimate, initial=0.0)) / scale
+        judge.compare(
+            f"Hessian row {i} against differences of the gradient",
+            _symmetrised(subject, i, h),
+            _symmetrised(subject, i, d.value),
+            scale=np.full(h.shape, scale),
+            floor=constant("richardson_error_factor") * worst,
+        )
+
+
+def _replayed(gradient: Any, points: Sequence[Array]) -> Any:
+    """The gradient as a program traced once; a function with Python branches is traced anew."""
+    program = ad.trace(gradient, *points)
+    if any(eq.op.kind == "GUARD" for eq in program.equations):
+        return lambda *p: list(gradient(*p))
+    return lambda *p: run(program, p)
+
+
+def _symmetrised(subject: Subject, i: int, h: Array) -> Array:
+    leaf = subject.positions[i]
+    return (h + np.swapaxes(h, -1, -2)) / 2 if leaf in subject.symmetric_leaves else np.asarray(h)
+
+
+def _compositions(
+    subject: Subject, loss: Any, gradient: Any, u: Sequence[Array], v: Sequence[Array]
+) -> dict[str, float]:
+    """u^T H v by the compositions that use forward mode."""
+    if not subject.forward_mode:
+        return {}
+    points = tuple(subject.points)
+    rows = ad.jvp(gradient, points, tuple(v))[1]
+
+    def slope(*p: Any) -> Any:
+        return ad.jvp(loss, p, tuple(v))[1]
+
+    forward_reverse = sum(_pair(a, b) for a, b in zip(u, rows, strict=True))
+    columns = ad.grad(slope, tuple(range(len(points))))(*points)
+    reverse_forward = sum(_pair(a, b) for a, b in zip(u, columns, strict=True))
+    forward_forward = float(ad.jvp(slope, points, tuple(u))[1])
+    return {
+        "forward over reverse": forward_reverse,
+        "reverse over forward": reverse_forward,
+        "forward over forward": forward_forward,
+    }
+
+
+def _judge_bilinear(
+    judge: Judge, name: str, value: float, u: Sequence[Array], rows: Sequence[Array]
+) -> None:
+    expected = sum(_pair(a, b) for a, b in zip(u, rows, strict=True))
+    terms = sum(float(np.sum(np.abs(a * b))) for a, b in zip(u, rows, strict=True))
+    judge.number(
+        f"{name} against reverse over reverse",
+        abs(value - expected) / (terms or 1.0),
+        detail=f"{value!r} against {expected!r}",
+    )
+
+
+define(
+    Surface(
+        "second",
+        "the four compositions of modes, and differences of the gradient",
+        ("float64",),
+        _second_claims,
+        _check_second,
+    )
+)

@@ -1,0 +1,211 @@
+"""Surfaces of values: shapes, float32 against float64, exact arithmetic, stated conventions."""
+
+from typing import Any
+
+import numpy as np
+
+import autodiff as ad
+from autodiff import tree
+from autodiff.interpret import interpret_flat
+from autodiff.program import Spec, verify
+from checks.judge import CheckError, Judge
+from checks.subject import Subject
+from checks.surfaces.base import Surface, at_float32, define, ordinary, rounded
+
+Array = np.ndarray[Any, Any]
+
+# --- shapes --------------------------------------------------------------------------------
+
+
+def _layouts(leaf: Array) -> list[tuple[str, Array]]:
+    """The same values in other memory layouts."""
+    found = [("read-only", _read_only(leaf))]
+    if leaf.ndim and leaf.size:
+        wide = np.zeros((*leaf.shape[:-1], 2 * leaf.shape[-1]), leaf.dtype)
+        wide[..., ::2] = leaf
+        found.append(("strided", wide[..., ::2]))
+        found.append(("reversed", np.ascontiguousarray(leaf[..., ::-1])[..., ::-1]))
+    if leaf.ndim > 1:
+        found.append(("Fortran-ordered", np.asfortranarray(leaf)))
+    return found
+
+
+def _read_only(leaf: Array) -> Array:
+    copy = leaf.copy()
+    copy.flags.writeable = False
+    return copy
+
+
+def _check_shapes(subject: Subject, dtype: str, judge: Judge) -> None:
+    del dtype
+    verify(subject.program)
+    before = [leaf.copy() for leaf in subject.leaves]
+    values = _values(subject, subject.leaves)
+    for i, (value, spec) in enumerate(zip(values, subject.program.out_specs, strict=True)):
+        found = Spec(value.shape, value.dtype)
+        if found != spec:
+            raise CheckError(f"result {i} is {found}, the spec rule says {spec}")
+    for name, old, leaf in zip(_names(subject), before, subject.leaves, strict=True):
+        if not np.array_equal(old, leaf, equal_nan=old.dtype.kind in "fc"):
+            raise CheckError(f"argument {name} was modified")
+    for index, leaf in enumerate(subject.leaves):
+        for layout, other in _layouts(leaf):
+            leaves = list(subject.leaves)
+            leaves[index] = other
+            for i, (got, want) in enumerate(zip(_values(subject, leaves), values, strict=True)):
+                judge.compare(f"result {i} for a {layout} argument", got, want, equal_nan=True)
+
+
+def _values(subject: Subject, leaves: Any) -> list[Array]:
+    return [np.asarray(v) for v in tree.flatten(subject.call_leaves(*leaves))[0]]
+
+
+def _names(subject: Subject) -> list[str]:
+    return tree.paths(subject.args, "args")
+
+
+define(
+    Surface(
+        "shapes",
+        "spec rule against the evaluated result, in several memory layouts",
+        ("float64",),
+        ordinary,
+        _check_shapes,
+    )
+)
+
+# --- f32 -----------------------------------------------------------------------------------
+
+
+def _check_f32(subject: Subject, dtype: str, judge: Judge) -> None:
+    program, args = subject.derivative
+    args = rounded(args)
+    expected = interpret_flat(program, *args)
+    actual = interpret_flat(program, *args, precision=dtype)
+    _compare_narrow(judge, "interpreter", actual, expected)
+    leaves = args[: len(subject.leaves)]
+    narrow = [_narrow(a) for a in leaves]
+    wide = _values(subject, leaves)
+    with np.errstate(all="ignore"):
+        _compare_narrow(judge, "native", _values(subject, narrow), wide)
+
+
+def _narrow(a: Array) -> Array:
+    if a.dtype.kind == "f":
+        return a.astype(np.float32)
+    return a.astype(np.complex64) if a.dtype.kind == "c" else a
+
+
+def _compare_narrow(judge: Judge, road: str, actual: Any, expected: Any) -> None:
+    for i, (got, want) in enumerate(zip(actual, expected, strict=True)):
+        got, want = np.asarray(got), np.asarray(want)
+        if want.dtype.kind in "fc" and got.dtype.itemsize * 2 != want.dtype.itemsize:
+            raise CheckError(f"{road} result {i} is {got.dtype.name} for float32 arguments")
+        judge.compare(f"{road} result {i}", got, want, equal_nan=True)
+
+
+define(
+    Surface(
+        "f32",
+        "float32 against float64 on float32 arguments: values, tangents and cotangents",
+        ("float32",),
+        at_float32,
+        _check_f32,
+    )
+)
+
+# --- exact ---------------------------------------------------------------------------------
+
+
+def _exact_claims(subject: Subject) -> bool:
+    from autodiff.lower.exact import exact_kinds
+
+    if not ordinary(subject) or "nonfinite" in subject.tags:
+        return False
+    kinds = {eq.op.kind for eq in ad.inline(subject.derivative[0]).equations}
+    return kinds <= set(exact_kinds())
+
+
+def _check_exact(subject: Subject, dtype: str, judge: Judge) -> None:
+    from autodiff.lower.exact import NotExact, evaluate_exact
+
+    del dtype
+    program, args = subject.derivative
+    actual = interpret_flat(program, *args)
+    try:
+        expected = evaluate_exact(program, args)
+    except NotExact:
+        return
+    for i, (got, want) in enumerate(zip(actual, expected, strict=True)):
+        judge.compare(f"result {i}", got, want, variant="reducing")
+
+
+define(
+    Surface(
+        "exact",
+        "float64 against exact arithmetic",
+        ("float64",),
+        _exact_claims,
+        _check_exact,
+        needs=("mpmath",),
+    )
+)
+
+# --- special -------------------------------------------------------------------------------
+
+
+def _special_claims(subject: Subject) -> bool:
+    return subject.special is not None
+
+
+def _check_special(subject: Subject, dtype: str, judge: Judge) -> None:
+    del dtype
+    special = subject.special
+    assert special is not None
+    with np.errstate(all="ignore"):
+        if special.value is not None:
+            _compare_stated(judge, "value", subject.call_leaves(*subject.leaves), special.value,
+                            special.signed_zero)
+        if special.gradients is not None:
+            points = [subject.leaves[i] for i in subject.positions]
+            _, pullback = ad.vjp(lambda *p: _bare(subject.at(*p)), *points)
+            _compare_stated(judge, "gradient", list(pullback(_arrays(special.cotangent))),
+                            [g for g in special.gradients if g is not None])
+        if special.tangent is not None:
+            points = [subject.leaves[i] for i in subject.positions]
+            dots = [np.asarray(t) for t in special.tangents or () if t is not None]
+            _, dot = ad.jvp(lambda *p: _bare(subject.at(*p)), tuple(points), tuple(dots))
+            _compare_stated(judge, "tangent", dot, special.tangent)
+
+
+def _bare(outputs: list[Any]) -> Any:
+    return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+
+def _arrays(value: Any) -> Any:
+    return tree.map_leaves(np.asarray, value) if isinstance(value, tuple) else np.asarray(value)
+
+
+def _compare_stated(
+    judge: Judge, label: str, actual: Any, stated: Any, signed_zero: bool = False
+) -> None:
+    expected = stated if isinstance(stated, tuple | list) else [stated]
+    found = tree.flatten(actual)[0] if isinstance(actual, tuple | list) else [actual]
+    for i, (got, want) in enumerate(zip(found, expected, strict=True)):
+        got = np.asarray(got)
+        want = np.asarray(want).astype(got.dtype)
+        if not signed_zero and got.dtype.kind in "fc":
+            got, want = got + 0.0, want + 0.0  # the sign of zero is not stated
+        judge.compare(f"{label} {i}", got, np.broadcast_to(want, got.shape), equal_nan=True)
+
+
+define(
+    Surface(
+        "special",
+        "values and derivatives at special points against the stated conventions",
+        ("float64",),
+        _special_claims,
+        _check_special,
+    )
+)
+
