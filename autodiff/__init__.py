@@ -4,14 +4,14 @@ from autodiff._guard import check_imports
 
 check_imports()
 
-from autodiff import ops, taps
+from autodiff import ops, taps, tree
 from autodiff.api import grad, hvp, jvp, linearize, trace, value_and_grad, vjp, vmap
 from autodiff.interpret import interpret
 from autodiff.jacobian import hessian, jacfwd, jacrev
 from autodiff.ops.control import checkpoint, stop_gradient, tap
 from autodiff.ops.custom import custom_jvp, custom_vjp
 from autodiff.ops.loops import cond, scan, while_loop
-from autodiff.program import Program, Spec
+from autodiff.program import Program, Spec, inline
 from autodiff.trace import spec_of as trace_spec
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "grad",
     "hessian",
     "hvp",
+    "inline",
     "interpret",
     "jacfwd",
     "jacrev",
@@ -35,6 +36,7 @@ __all__ = [
     "tap",
     "taps",
     "trace",
+    "tree",
     "trace_spec",
     "value_and_grad",
     "vjp",

@@ -134,7 +134,8 @@ def definitions(
     module: ModuleType,
 ) -> tuple[Mapping[str, Definition], Mapping[str, tuple[str, str]]]:
     """Top-level functions, classes and constants of a module by name, and its imports as
-    (line, module imported from)."""
+    (line, module imported from).
+    """
     source = inspect.getsource(module)
     tree = ast.parse(source)
     imports: dict[str, tuple[str, str]] = {}
@@ -170,9 +171,7 @@ def _defined(node: ast.stmt) -> Iterable[str]:
     return ()
 
 
-def _definition(
-    name: str, node: ast.stmt, source: str, known: set[str], order: int
-) -> Definition:
+def _definition(name: str, node: ast.stmt, source: str, known: set[str], order: int) -> Definition:
     """The statement's text without annotations, decorators included, and the names it reads."""
     lines = source.splitlines(keepends=True)
     starts = [0]
@@ -222,9 +221,7 @@ def _annotations(
 
     Class fields keep theirs: they are the fields of dataclasses.
     """
-    fields = {
-        id(n) for c in ast.walk(node) if isinstance(c, ast.ClassDef) for n in c.body
-    }
+    fields = {id(n) for c in ast.walk(node) if isinstance(c, ast.ClassDef) for n in c.body}
     for n in ast.walk(node):
         if isinstance(n, ast.arg | ast.AnnAssign) and n.annotation is not None:
             if id(n) in fields:

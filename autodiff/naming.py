@@ -92,9 +92,7 @@ def _role_name(var: Var, names: _Names) -> str | None:
     return None if of is None or len(of) > MAX_LENGTH else f"{of}_{var.role[0]}"
 
 
-def _kind_name(
-    eq: Equation, names: Mapping[Var, str], users: Collection[Var], namer: Namer
-) -> str:
+def _kind_name(eq: Equation, names: Mapping[Var, str], users: Collection[Var], namer: Namer) -> str:
     kind = eq.op.kind.lower()
     operands = [a for a in eq.inputs if isinstance(a, Var)]
     if len(operands) == len(eq.inputs) == 1 and operands[0] in users:
@@ -107,9 +105,10 @@ def _kind_name(
 def _targets(equations: Sequence[Equation]) -> dict[int, tuple[str, ...]]:
     """Per equation (by id) that ends the run of its source line, the names assigned there."""
     found: dict[int, tuple[str, ...]] = {}
-    for eq, after in zip(equations, (*equations[1:], None), strict=True):
+    for number, eq in enumerate(equations):
         if eq.source is None or not eq.outputs or eq.outputs[0].role is not None:
             continue
+        after = equations[number + 1] if number + 1 < len(equations) else None
         last = after is None or after.source != eq.source or not after.outputs
         if last or (after is not None and after.outputs[0].role is not None):
             names = assigned_names(eq.source)
@@ -126,7 +125,8 @@ def assigned_names(source: str) -> tuple[str, ...]:
     path, _, rest = source.partition(":")
     number = rest.split(" ")[0]
     found = locate(path)
-    if found is None or not number.isdigit():
+    # a lambda's line may assign, but to the lambda or to what is made of it
+    if found is None or not number.isdigit() or rest.endswith("<lambda>"):
         return ()
     return _assignments(found, os.stat(found).st_mtime_ns).get(int(number), ())
 

@@ -210,7 +210,7 @@ def inline(program: Program, name: str | None = None) -> Program:
     from autodiff.interpret import run
 
     def flat(*args: Any) -> Any:
-        return run(program, args[len(program.captures) :], args[: len(program.captures)], inlined=True)
+        return run(program, args[len(program.captures) :], args[: len(program.captures)], lambda op: True)
 
     specs = tuple(v.spec for v in (*program.captures, *program.inputs))
     out = program_of(flat, specs, name=name or program.name)

@@ -1,6 +1,7 @@
 """Constants, parameters and containers as Python source."""
 
 import dataclasses
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -10,7 +11,9 @@ from autodiff.kernel_source import RenderError
 from autodiff.program import Spec
 from autodiff.text import little_endian, uniform
 
+INDENT = "    "
 WRAP = 88
+_PRIMARY = re.compile(r"[A-Za-z_][\w.]*(?:\(.*\)|\[.*\])?", re.DOTALL)
 
 
 def number_text(value: Any) -> str:
@@ -54,7 +57,9 @@ def param_text(value: Any) -> str:
     if isinstance(value, type) and issubclass(value, np.generic):
         return dtype_text(np.dtype(value))
     if isinstance(value, slice):
-        return f"slice({param_text(value.start)}, {param_text(value.stop)}, {param_text(value.step)})"
+        return (
+            f"slice({param_text(value.start)}, {param_text(value.stop)}, {param_text(value.step)})"
+        )
     if isinstance(value, Spec):
         return f"({param_text(value.shape)}, {dtype_text(value.dtype)})"
     raise RenderError(
@@ -64,17 +69,40 @@ def param_text(value: Any) -> str:
     )
 
 
+def primary(text: str) -> str:
+    """The expression, in parentheses unless an attribute can follow it as it is."""
+    return text if _PRIMARY.fullmatch(text) and _closes_last(text) else f"({text})"
+
+
+def _closes_last(text: str) -> bool:
+    """Whether the first bracket of the text is closed by its last character."""
+    depth = 0
+    for place, mark in enumerate(text):
+        depth += (mark in "([{") - (mark in ")]}")
+        if mark in ")]}" and depth == 0 and place < len(text) - 1:
+            return False
+    return True
+
+
+def fill_text(value: np.ndarray[Any, Any]) -> str | None:
+    """The number that all elements of a constant are, as a Python expression."""
+    if not (value.ndim == 0 or uniform(value)) or _has_odd_nan(value.reshape(-1)[:1]):
+        return None
+    return number_text(value[(0,) * value.ndim])
+
+
 def array_text(value: np.ndarray[Any, Any]) -> str:
     """A constant array as an expression of the same bits, narrow floats widened to float64."""
     held = held_dtype(value.dtype)
     dtype = "" if held == np.float64 else f", dtype={dtype_text(held)}"
-    if value.size > 1 and uniform(value):
-        first = number_text(value[(0,) * value.ndim])
-        return f"np.full({value.shape}, {first}{dtype})"
+    number = fill_text(value) if value.size > 1 else None
+    if number is not None:
+        return f"np.full({value.shape}, {number}{dtype})"
     wide = value.astype(held)
     if value.size <= 64 and not _has_odd_nan(wide):
-        return f"np.array({_nested(wide)}{dtype or (', dtype=np.float64' if not value.size else '')})" + (
-            f".reshape({value.shape})" if not value.size else ""
+        return (
+            f"np.array({_nested(wide)}{dtype or (', dtype=np.float64' if not value.size else '')})"
+            + (f".reshape({value.shape})" if not value.size else "")
         )
     stored = value if value.dtype.kind != "V" else wide
     data = little_endian(stored).tobytes().hex()
@@ -94,9 +122,9 @@ def held_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 def _has_odd_nan(value: np.ndarray[Any, Any]) -> bool:
     """Whether some NaN is not the one that `np.nan` writes."""
-    if value.dtype.kind not in "fc":
+    if value.dtype.kind not in "fcV":
         return False
-    parts = value.view(np.float64) if value.ndim else value.reshape(1).view(np.float64)
+    parts = np.ascontiguousarray(value.astype(held_dtype(value.dtype))).reshape(-1).view(np.float64)
     bits = parts[np.isnan(parts)].view(np.uint64)
     return bool(np.any(bits != np.float64(np.nan).view(np.uint64)))
 
@@ -153,7 +181,9 @@ def build_text(treedef: Any, leaves: Iterator[str]) -> str:
         return "None"
     if is_record(kind):
         names = treedef.entries()
-        return f"{kind.__name__}({', '.join(f'{n}={p}' for n, p in zip(names, parts, strict=True))})"
+        return (
+            f"{kind.__name__}({', '.join(f'{n}={p}' for n, p in zip(names, parts, strict=True))})"
+        )
     if isinstance(kind, type) and issubclass(kind, dict):
         keys = treedef.entries()
         return "{" + ", ".join(f"{k!r}: {p}" for k, p in zip(keys, parts, strict=True)) + "}"

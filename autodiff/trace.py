@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from autodiff import tree
-from autodiff.errors import TracerError
+from autodiff.errors import OpError, TracerError
 from autodiff.op import Op, get
 from autodiff.program import Atom, Equation, Literal, Program, Spec, Var, verify
 from autodiff.tracer import Tracer
@@ -68,6 +68,7 @@ class Trace:
 
     def record(self, op: Op, args: Sequence[Any], params: dict[str, Any]) -> Any:
         """Append an equation and return its traced outputs."""
+        _require_hashable(op, params)
         atoms = tuple(self.atom(a) for a in args)
         specs = op.out_specs(tuple(a.spec for a in atoms), params)
         role = _role.get()
@@ -133,6 +134,18 @@ class Trace:
             name=name,
         )
         return program, tuple(t for t, _ in captured)
+
+
+def _require_hashable(op: Op, params: dict[str, Any]) -> None:
+    for name, value in params.items():
+        try:
+            hash(value)
+        except TypeError:
+            raise OpError(
+                f"parameter {name!r} of {op.kind} is not hashable: {value!r}"[:300],
+                quoted(user_line()),
+                "pass tuples instead of lists, and arrays as operands",
+            ) from None
 
 
 @contextlib.contextmanager

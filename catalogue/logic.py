@@ -106,7 +106,7 @@ elementwise(
     "STEP",
     ops.step,
     NONZERO,
-    points={"zero": ([0.0, -0.0],), "special": ([NAN, INF, -INF, 5e-324],)},
+    points={"zero": ([0.0, -0.0],), "special": ([NAN, INF, -INF, 1e-30],)},
     tags={"zero": ["kink"], "special": ["nonfinite"]},
     specials=(
         Special("zero", (0.0,), 0.0, cotangent=2.0, gradients=(0.0,)),
@@ -136,7 +136,7 @@ for _kind, _function, _of_half in (
         ),
     )
 
-_QUOTIENT = Domain(low=0.55, high=0.7)
+_DIVIDEND, _DIVISOR = Domain(low=2.1, high=2.2), Domain(low=0.6, high=0.63)
 for _kind, _function, _sample in (
     ("MOD", ops.mod, (2.0, -1.0, 1.0)),
     ("REM", ops.rem, (-1.0, -1.0, 1.0)),
@@ -144,8 +144,8 @@ for _kind, _function, _sample in (
     elementwise(
         _kind,
         _function,
-        Domain(low=2.15, high=2.4),
-        _QUOTIENT,
+        _DIVIDEND,
+        _DIVISOR,
         points={
             "signs": ([-7.25, 7.25, -7.25, 7.25], [3.0, -3.0, -3.0, 3.0]),
             "multiples": ([6.0, -6.0, 0.0], [3.0, 3.0, 3.0]),
@@ -169,8 +169,8 @@ for _kind, _function, _sample in (
 elementwise(
     "FLOOR_DIV",
     ops.floor_div,
-    Domain(low=2.15, high=2.4),
-    _QUOTIENT,
+    _DIVIDEND,
+    _DIVISOR,
     points={
         "signs": ([-7.25, 7.25, -7.25, 7.25], [3.0, -3.0, -3.0, 3.0]),
         "multiples": ([6.0, -6.0, 0.0], [3.0, 3.0, 3.0]),

@@ -243,14 +243,14 @@ def round_up(number: float) -> str:
     if not 0 < number < math.inf:
         return repr(float(number))
     digits = float(Decimal(number).normalize(Context(prec=2, rounding=ROUND_CEILING)))
-    if digits < 1e-3:
+    if digits < 0.001:
         return f"{digits:.1e}"
     return f"{digits:.0f}" if 10 <= digits < 1e6 else f"{digits:.2g}"
 
 
 def short(value: float) -> str:
     """Return a number of three digits: "1.6e-04", "12.5", "1590", "1.2e+08"."""
-    if 0 < abs(value) < 1e-3:
+    if 0 < abs(value) < 0.001:
         return f"{value:.2e}"
     return f"{value:.0f}" if 1e3 <= abs(value) < 1e6 else f"{value:.3g}"
 

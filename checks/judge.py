@@ -75,7 +75,9 @@ class Judge:
             raise CheckError(f"{label} has shape {actual.shape}, expected {expected.shape}")
         judged = actual.dtype if dtype is None else np.dtype(dtype)
         tolerance = tolerances.lookup(self.surface, judged, self.op, self.sample, variant)
-        found = compare(actual, expected, scale=scale, equal_nan=equal_nan)
+        found = compare(
+            actual, expected, scale=scale, equal_nan=equal_nan, unit=tolerance.unit
+        )
         error = found.error(tolerance.unit)
         allowed = max(tolerance.value * factor, floor)
         self.add(Finding(label, error, allowed, tolerance, found, detail))

@@ -41,7 +41,8 @@ def _fill_tables() -> None:
 def apply_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`Tracer.__array_ufunc__`: a ufunc call, reduce, accumulate or outer."""
     _fill_tables()
-    kwargs = {k: v for k, v in kwargs.items() if v is not None}
+    # axis=None means all axes, unlike an axis left out
+    kwargs = {k: v for k, v in kwargs.items() if v is not None or k == "axis"}
     out = kwargs.pop("out", None)
     if out is not None and not (method == "__call__" and _is_augmented(out, inputs)):
         _refuse_out(ufunc.__name__)

@@ -10,18 +10,19 @@ from typing import Any
 import numpy as np
 
 from autodiff import ops
+from autodiff.errors import TracerError
 from autodiff.numpy_api import FUNCTIONS, implements
-from autodiff.ops.shape import normal_axes
+from autodiff.trace import quoted, user_line
 from autodiff.tracer import Tracer
 
-_SHAPE_FIX = "use np.where(mask, x, 0), which keeps the shape, or choose on untraced values"
+SHAPE_FIX = "use np.where(mask, x, 0), which keeps the shape, or choose on untraced values"
 
 
-def decided(value: Any, what: str) -> Any:
+def decided(value: Any, what: str, fix: str = SHAPE_FIX) -> Any:
     """The concrete value of a possibly traced one, recorded as a GUARD."""
     if not isinstance(value, Tracer):
         return np.asarray(value)
-    return value.decide(f"the result's shape depends on values: {what}", _SHAPE_FIX)
+    return value.decide(f"{what} of a traced value needs its values", fix)
 
 
 # --- taking and putting --------------------------------------------------------------------
@@ -58,14 +59,13 @@ def _select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
 
 @implements(np.piecewise)
 def _piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Any:
-    masks = [condlist] if not isinstance(condlist, list | tuple) else list(condlist)
+    """The pieces are evaluated everywhere and selected, so that shapes do not depend on values."""
+    masks = list(condlist) if isinstance(condlist, list | tuple) else [condlist]
     pieces = [f(x, *args, **kw) if callable(f) else f for f in funclist]
-    default = pieces.pop() if len(pieces) == len(masks) + 1 else 0
-    out = ops.full_like(x, 0) if not np.ndim(default) and not isinstance(default, Tracer) else default
-    out = ops.full_like(x, default) if not isinstance(default, Tracer) else default
+    out = np.zeros((), x.dtype) if len(pieces) == len(masks) else pieces.pop()
     for mask, piece in zip(masks, pieces, strict=True):
-        out = ops.where(mask, ops.cast(np.asarray(piece) if not isinstance(piece, Tracer) else piece, x.dtype), out)
-    return out
+        out = ops.where(mask, piece, out)
+    return ops.broadcast_to(ops.cast(out, x.dtype), x.shape)
 
 
 @implements(np.compress)
@@ -81,57 +81,32 @@ def _extract(condition: Any, arr: Any) -> Any:
     return _compress(np.ravel(condition), np.ravel(arr))
 
 
-@implements(np.delete)
-def _delete(arr: Any, obj: Any, axis: Any = None) -> Any:
-    if axis is None:
-        arr, axis = np.ravel(arr), 0
-    (axis,) = normal_axes(axis, arr.ndim)
-    kept = np.delete(np.arange(arr.shape[axis]), obj)
-    return ops.gather(arr, kept, axis)
-
-
-@implements(np.insert)
-def _insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
-    if axis is None:
-        arr, axis = np.ravel(arr), 0
-    (axis,) = normal_axes(axis, arr.ndim)
-    n = arr.shape[axis]
-    # where the new elements land, by NumPy's own rule: they are marked -1
-    marks = np.insert(np.arange(n), obj, -1)
-    added = marks.size - n
-    values = values if hasattr(values, "dtype") else np.asarray(values)
-    if np.ndim(obj) == 0 and np.ndim(values) == arr.ndim:
-        marks = np.insert(np.arange(n), np.full(np.shape(values)[axis], obj), -1)
-        added = marks.size - n
-    elif np.ndim(obj) == 0 and np.ndim(values) > 0 and arr.ndim == 1:
-        marks = np.insert(np.arange(n), np.full(np.size(values), obj), -1)
-        added = marks.size - n
-    elif np.ndim(obj) == 0 and np.ndim(values):
-        values = ops.expand_dims(values, axis)
-    shape = (*arr.shape[:axis], added, *arr.shape[axis + 1 :])
-    new = ops.broadcast_to(ops.cast(values, arr.dtype), shape)
-    order = np.where(marks >= 0, marks, n + np.cumsum(marks < 0) - 1)
-    return ops.gather(ops.concatenate([arr, new], axis), order, axis)
-
-
 def _refused(name: str, fix: str) -> Any:
-    def function(arr: Any, *args: Any, **kwargs: Any) -> Any:
+    def function(*args: Any, **kwargs: Any) -> Any:
         del args, kwargs
-        value = arr if isinstance(arr, Tracer) else None
-        what = f"np.{name} writes into an array, but a traced value is involved"
-        if value is not None:
-            value._refuse(what, fix)
-        from autodiff.errors import TracerError
-        from autodiff.trace import quoted, user_line
-
-        raise TracerError(what, quoted(user_line()), fix)
+        raise TracerError(f"np.{name} is not supported on traced values", quoted(user_line()), fix)
 
     return function
 
 
-_UPDATE = "x = autodiff.ops.index_update(x, index, value)"
+_UPDATE = "nothing is written in place: x = autodiff.ops.index_update(x, index, value), or np.where"
 for _name in ("copyto", "put", "place", "putmask", "put_along_axis", "fill_diagonal"):
-    FUNCTIONS[getattr(np, _name)] = _refused(_name, f"{_UPDATE}, or np.where")
+    FUNCTIONS[getattr(np, _name)] = _refused(_name, _UPDATE)
+
+
+@implements(np.isin)
+def _isin(
+    element: Any,
+    test_elements: Any,
+    assume_unique: bool = False,
+    invert: bool = False,
+    *,
+    kind: Any = None,
+) -> Any:
+    del assume_unique, kind
+    element = element if isinstance(element, Tracer) else np.asarray(element)
+    found = np.any(element[..., None] == np.ravel(test_elements), axis=-1)
+    return ~found if invert else found
 
 
 # --- sorting and searching -----------------------------------------------------------------
@@ -187,7 +162,7 @@ def _searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any
 
 @implements(np.digitize)
 def _digitize(x: Any, bins: Any, right: bool = False) -> Any:
-    steps = np.diff(decided(bins, "np.digitize reads whether its bins increase"))
+    steps = np.diff(decided(bins, "np.digitize"))
     if not (np.all(steps >= 0) or np.all(steps <= 0)):
         raise ValueError("bins must be monotonically increasing or decreasing")
     if np.all(steps >= 0):
@@ -237,7 +212,7 @@ def _unique(
 ) -> Any:
     del sorted
     if axis is not None and np.ndim(ar) > 1:
-        _refused("unique with axis=", "ravel the array, or pass untraced values")(ar)
+        _refused("unique(axis=...)", "ravel the array, or choose on untraced values")()
     flat = np.ravel(ar)
     order = decided(ops.argsort(flat), "np.unique")
     values = ops.gather(flat, order)

@@ -1,5 +1,6 @@
 """NumPy's products."""
 
+import string
 from typing import Any
 
 import numpy as np
@@ -79,8 +80,11 @@ def _einsum(*operands: Any, optimize: Any = False, dtype: Any = None, **kwargs: 
 def _lettered(operands: tuple[Any, ...]) -> tuple[Any, ...]:
     """The call einsum(x, [0, 1], y, [1, 2], [0, 2]) with letters for the numbers."""
 
+    # capitals first: letters then sort as their numbers do
+    letters = string.ascii_uppercase + string.ascii_lowercase
+
     def term(labels: Any) -> str:
-        return "".join("..." if c is Ellipsis else chr(ord("a") + c if c < 26 else ord("A") + c - 26) for c in labels)
+        return "".join("..." if c is Ellipsis else letters[c] for c in labels)
 
     count = len(operands) // 2
     left = ",".join(term(labels) for labels in operands[1 : 2 * count : 2])

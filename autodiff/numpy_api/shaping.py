@@ -292,17 +292,3 @@ def _tile(A: Any, reps: Any) -> Any:
 @implements(np.repeat)
 def _repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
     return ops.repeat(a, repeats, axis)
-
-
-@implements(np.resize)
-def _resize(a: Any, new_shape: Any) -> Any:
-    shape = (new_shape,) if isinstance(new_shape, int) else tuple(new_shape)
-    flat = ops.reshape(a, -1)
-    places = np.resize(np.arange(flat.size), shape)
-    return ops.gather(flat, places) if flat.size else np.resize(np.zeros(0, a.dtype), shape)
-
-
-@implements(np.copy)
-def _copy(a: Any, order: str = "K", subok: bool = False) -> Any:
-    del order, subok
-    return a

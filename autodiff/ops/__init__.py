@@ -27,3 +27,7 @@ from autodiff.ops.loss import *
 from autodiff.ops.normalization import *
 from autodiff.ops.softmax import *
 from autodiff.ops.statistics import *
+from autodiff.ops.decompositions import *
+from autodiff.ops.determinant import *
+from autodiff.ops.linalg import *
+from autodiff.ops.matrix_functions import *

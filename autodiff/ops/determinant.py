@@ -17,7 +17,7 @@ from autodiff.ops.shape import reshape
 from autodiff.program import Spec
 from autodiff.trace import bind
 
-__all__ = ["cofactor", "det", "slogdet"]
+__all__ = ["cofactor", "cofactor_tangent", "det", "slogdet"]
 
 
 def _spread(x: Any) -> Any:

@@ -11,7 +11,7 @@ from autodiff.program import Spec
 from autodiff.trace import bind
 from autodiff.widen import widened_body, widened_rule
 
-__all__ = ["kl_divergence", "soft_cross_entropy", "softmax_difference"]
+__all__ = ["expm1_remainder", "kl_divergence", "soft_cross_entropy", "softmax_difference"]
 
 # --- SOFTMAX_DIFFERENCE --------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ import numpy as np
 from autodiff.errors import ShapeError
 from autodiff.families import axis_tuple, batch_leading, composite, nondiff, promote
 from autodiff.kernels import loss as kernels
-from autodiff.ops.reduction import Axis, as_array, inexact, mean, reduced, sum
+from autodiff.ops.reduction import Axis, as_array, inexact, reduced
 from autodiff.ops.softmax import check_floating, pair
 from autodiff.program import Spec
 from autodiff.trace import bind
@@ -17,6 +17,7 @@ __all__ = [
     "cosine_similarity",
     "cross_entropy",
     "huber",
+    "label_mask",
     "mse",
     "nll",
     "sigmoid_cross_entropy",
@@ -43,6 +44,17 @@ nondiff(
     jax="rules:label_mask",
     doc="A bool mask along a new axis of `classes`, True where the index equals the label.",
 )
+
+
+def label_mask(labels: Any, classes: int, axis: int = -1) -> Any:
+    """A bool mask with a new axis of `classes`, True where the index along it equals the label.
+
+    Arguments: labels, integers of any shape; classes, the extent of the new axis; axis, its place
+    in the result. A label outside [0, classes) has no True. No tangent space.
+    """
+    labels = as_array(labels)
+    (normal,) = axis_tuple(axis, np.ndim(labels) + 1, "LABEL_MASK")
+    return bind("LABEL_MASK", labels, classes=int(classes), axis=normal)
 
 
 def _labelled(values: Any, labels: Any, axis: int) -> Any:
@@ -190,17 +202,33 @@ def sigmoid_cross_entropy(logits: Any, labels: Any) -> Any:
     return bind("SIGMOID_CROSS_ENTROPY", x, y)
 
 
-def mse(x: Any, y: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+def _reduced_spec(kind: str) -> Any:
+    def spec(x: Spec, y: Spec, *, axis: tuple[int, ...], **params: Any) -> Spec:
+        axis_tuple(axis, x.ndim, kind)
+        return x.with_shape(reduced(_same_shape(kind)(x, y).shape, axis, False))
+
+    return spec
+
+
+def _mse_body(x: Any, y: Any, *, axis: tuple[int, ...]) -> Any:
+    r = x - y
+    return bind("MEAN", r * r, axis=axis, keepdims=False)
+
+
+composite("MSE", widened_body(_mse_body), spec=_reduced_spec("MSE"))
+
+
+def mse(x: Any, y: Any, axis: Axis = None) -> Any:
     """Mean squared error along axes.
 
     L = mean_i (x_i - y_i)^2.
 
     Arguments: x and y, real, broadcast to one shape; axis as in `sum`.
     Returns that shape without the axes; NaN for no elements.
+    Raises ShapeError where the shapes do not broadcast.
     """
     x, y = pair(x, y)
-    difference = x - y
-    return mean(difference * difference, axis, keepdims)
+    return bind("MSE", x, y, axis=axis_tuple(axis, np.ndim(x), "MSE"))
 
 
 def _huber_body(x: Any, y: Any, *, delta: float) -> Any:
@@ -235,15 +263,23 @@ def huber(x: Any, y: Any, delta: float = 1.0) -> Any:
     return bind("HUBER", x, y, delta=float(delta))
 
 
+def _cosine_body(x: Any, y: Any, *, axis: tuple[int, ...], eps: float) -> Any:
+    u, v = (bind("L2_NORMALIZE", z, axis=axis, eps=eps) for z in (x, y))
+    return bind("SUM", u * v, axis=axis, keepdims=False)
+
+
+composite("COSINE_SIMILARITY", widened_body(_cosine_body), spec=_reduced_spec("COSINE_SIMILARITY"))
+
+
 def cosine_similarity(x: Any, y: Any, axis: Axis = -1, eps: float = 1e-12) -> Any:
     """Cosine of the angle between vectors along axes.
 
     c = sum_i x_i y_i / (max(|x|, eps) max(|y|, eps)).
 
-    Arguments: x and y, real, broadcast to one shape; axis as in `sum`. Returns that shape without
-    the axes. Vectors are normalised first: nothing overflows. A zero vector gives 0.
+    Arguments: x and y, real, broadcast to one shape; axis as in `sum`; eps as in `l2_normalize`.
+    Returns that shape without the axes. Vectors are normalised first: nothing overflows. A zero
+    vector gives 0. Raises ShapeError where the shapes do not broadcast.
     """
-    from autodiff.ops.normalization import l2_normalize
-
     x, y = pair(x, y)
-    return sum(l2_normalize(x, axis, eps) * l2_normalize(y, axis, eps), axis)
+    axes = axis_tuple(axis, np.ndim(x), "COSINE_SIMILARITY")
+    return bind("COSINE_SIMILARITY", x, y, axis=axes, eps=float(eps))

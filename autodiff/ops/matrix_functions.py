@@ -173,17 +173,12 @@ def _pinv_spec(a: Spec, *, rtol: float) -> Spec:
 def _pinv_jvp(primals: Any, tangents: Any, y: Any, *, rtol: float) -> Any:
     del rtol
     (a,), (t,) = primals, tangents
-    m, n = np.shape(a)[-2:]
-    # Golub, Pereyra, "The differentiation of pseudo-inverses" (1973), theorem 4.3
-    out = -product(y, product(t, y))
     spread = swapped(t)
-    if m:
-        left = spread - product(product(spread, a), y)
-        out = out + product(product(y, swapped(y)), left)
-    if n:
-        right = spread - product(y, product(a, spread))
-        out = out + product(right, product(swapped(y), y))
-    return out
+    # Golub, Pereyra, "The differentiation of pseudo-inverses" (1973), theorem 4.3
+    left = spread - product(product(spread, a), y)
+    right = spread - product(y, product(a, spread))
+    inner = product(product(y, swapped(y)), left) + product(right, product(swapped(y), y))
+    return inner - product(y, product(t, y))
 
 
 define(

@@ -15,7 +15,7 @@ from autodiff.program import Spec
 from autodiff.trace import bind
 from autodiff.widen import widened_body
 
-__all__ = ["all", "any", "argmax", "argmin", "max", "mean", "min", "prod", "sum"]
+__all__ = ["all", "any", "argmax", "argmax_mask", "argmin", "max", "mean", "min", "prod", "sum"]
 
 Axis = int | tuple[int, ...] | list[int] | None
 
@@ -273,7 +273,11 @@ nondiff(
 
 
 def argmax_mask(x: Any, axis: Axis = -1) -> Any:
-    """A bool mask that is True at the first largest element along axes (in C order) alone."""
+    """A bool mask that is True at the first largest element along axes (in C order) alone.
+
+    Returns x's shape; a NaN counts as largest. No tangent space.
+    """
+    x = as_array(x)
     return bind("ARGMAX_MASK", x, axis=axis_tuple(axis, np.ndim(x), "ARGMAX_MASK"))
 
 

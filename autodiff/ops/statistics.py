@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from autodiff.errors import ShapeError
-from autodiff.families import add_tangents, axis_tuple, batch_leading, binary, composite, fit
+from autodiff.families import add_tangents, axis_tuple, batch_leading, binary, composite, fit, promote
 from autodiff.kernels import reduction as kernels
 from autodiff.op import Op, define
 from autodiff.ops.elementwise import cast
@@ -15,7 +15,7 @@ from autodiff.program import Spec
 from autodiff.trace import bind
 from autodiff.widen import widened_body, widened_rule
 
-__all__ = ["norm", "std", "var"]
+__all__ = ["norm", "norm_scale", "norm_slope", "std", "var"]
 
 # --- pieces --------------------------------------------------------------------------------
 
@@ -51,6 +51,19 @@ define(
     )
 )
 
+
+def norm_scale(x: Any, axis: Axis = None) -> Any:
+    """The power of two just below the largest magnitude along axes, which stay as extents of 1.
+
+    s = 2^floor(log2 max_i |x_i|); 1 where that maximum is 0, infinite or NaN, and of no elements.
+
+    Arguments: x, real floating; axis as in `sum`. Dividing by s is exact and brings squares into
+    range. The derivative is 0.
+    """
+    x = inexact(x)
+    return bind("NORM_SCALE", x, axis=axis_tuple(axis, np.ndim(x), "NORM_SCALE"))
+
+
 # --- NORM ----------------------------------------------------------------------------------
 
 
@@ -77,6 +90,15 @@ def _slope_jvp(primals: Any, tangents: Any, u: Any, *, ord: float) -> Any:
 
 
 binary("NORM_SLOPE", body=widened_body(_slope_body), jvp=widened_rule(_slope_jvp), kinds="fV")
+
+
+def norm_slope(x: Any, r: Any, ord: float = 2) -> Any:
+    """The derivative of a p-norm r in the elements: sign(x) (|x| / r)^(ord - 1), 0 where r is 0.
+
+    Arguments: x and r, real, which broadcast; ord, finite and not 0. Returns the broadcast shape.
+    Its own derivatives where r is 0 are infinite or NaN.
+    """
+    return bind("NORM_SLOPE", *promote(x, r, inexact=True), ord=float(ord))
 
 
 def _norm_spec(x: Spec, *, axis: tuple[int, ...], ord: float, keepdims: bool) -> Spec:

@@ -25,7 +25,7 @@ from checks.tolerance_file import UNITS
 
 SHOWN = 20  # entries of each list; the cells' panels have everything
 # Upper ends of the colours of a pass, in error / tolerance; level 0 is "equal".
-LEVELS = (1e-4, 1e-3, 1e-2, 1e-1, 0.5, 1.0)
+LEVELS = (0.0001, 0.001, 0.01, 0.1, 0.5, 1.0)
 STYLES = {STALE: "s", EXCLUDED: "e", SKIPPED: "k"}
 LEGEND = ("equal", "1e-4", "1e-3", "1%", "10%", "50%", "100%")
 

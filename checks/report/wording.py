@@ -11,7 +11,7 @@ def number(value: float | None, digits: int = 3) -> str:
         return ""
     if value != value:
         return "NaN"
-    if 0 < abs(value) < 1e-3:
+    if 0 < abs(value) < 0.001:
         mantissa, _, power = f"{value:.{digits - 1}e}".partition("e")
         return f"{mantissa.rstrip('0').rstrip('.')}e{power}"
     return f"{value:.{digits}g}"

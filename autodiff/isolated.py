@@ -1,0 +1,138 @@
+"""Rendered programs run apart from the engine: in a clean namespace, or in a process of their own
+in which nothing but NumPy, SciPy and the standard library can be imported.
+"""
+
+import ast
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autodiff.errors import AutodiffError
+
+Array = np.ndarray[Any, Any]
+
+
+class RunError(AutodiffError, RuntimeError):
+    """A rendered program failed in its own process; `trace` is the traceback printed there."""
+
+    def __init__(self, what: str, trace: str) -> None:
+        self.trace = trace
+        super().__init__(
+            what,
+            trace.strip().splitlines()[-1] if trace.strip() else "no output",
+            "print the source with autodiff.render and run it by itself",
+            trace=trace,
+        )
+
+
+def entry_name(source: str) -> str:
+    """The function of flat arrays in a rendered module: its last one, or `<name>_flat`."""
+    names = [n.name for n in ast.parse(source).body if isinstance(n, ast.FunctionDef)]
+    flat = f"{names[-1]}_flat"
+    return flat if flat in names else names[-1]
+
+
+def run_rendered(source: str, *arrays: Any) -> tuple[Array, ...]:
+    """Results of a rendered module's function on flat arrays, run in a namespace of its own."""
+    namespace: dict[str, Any] = {"__name__": "rendered"}
+    exec(compile(source, "<rendered>", "exec"), namespace)
+    result = namespace[entry_name(source)](*arrays)
+    return result if isinstance(result, tuple) else (result,)
+
+
+def run_isolated(
+    jobs: Sequence[tuple[str, Sequence[Any]]], timeout: float = 600.0
+) -> list[tuple[Array, ...] | RunError]:
+    """Results of many rendered modules, each on its flat arrays, in one separate process.
+
+    The process can import NumPy, SciPy and the standard library alone. Arguments of dtypes that
+    NumPy does not have (bfloat16) are passed as float32. Returns per job the results, or the error
+    it ended with. Raises RunError where the process itself fails or takes longer than `timeout`
+    seconds.
+    """
+    with tempfile.TemporaryDirectory(prefix="rendered-") as folder:
+        home = Path(folder)
+        listing = [
+            {"source": source, "entry": entry_name(source), "count": len(args)}
+            for source, args in jobs
+        ]
+        (home / "jobs.json").write_text(json.dumps(listing), encoding="utf-8")
+        arrays = {
+            f"a{i}_{j}": _portable(np.asarray(a))
+            for i, (_, args) in enumerate(jobs)
+            for j, a in enumerate(args)
+        }
+        np.savez(home / "arguments.npz", **arrays)  # type: ignore[arg-type]
+        _run_process(home, timeout)
+        errors = json.loads((home / "errors.json").read_text(encoding="utf-8"))
+        with np.load(home / "results.npz", allow_pickle=False) as results:
+            return [_result(i, errors, results) for i in range(len(jobs))]
+
+
+def _portable(array: Array) -> Array:
+    return array.astype(np.float32) if array.dtype.kind == "V" else array
+
+
+def _run_process(home: Path, timeout: float) -> None:
+    command = [sys.executable, "-I", "-X", "utf8", "-c", _PROCESS, str(home)]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=timeout, check=False, cwd=home
+        )
+    except subprocess.TimeoutExpired:
+        raise RunError(f"the process took longer than {timeout} s", "") from None
+    if done.returncode or not (home / "errors.json").exists():
+        raise RunError(f"the process ended with code {done.returncode}", done.stderr)
+
+
+def _result(i: int, errors: dict[str, str], results: Any) -> tuple[Array, ...] | RunError:
+    if str(i) in errors:
+        return RunError(f"rendered program {i} failed", errors[str(i)])
+    count = int(results[f"n{i}"])
+    return tuple(results[f"r{i}_{k}"] for k in range(count))
+
+
+_PROCESS = '''
+import json, pathlib, sys, traceback
+
+ALLOWED = set(sys.stdlib_module_names) | {"numpy", "scipy"}
+
+
+class Refuse:
+    """Import hook: nothing but NumPy, SciPy and the standard library."""
+
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        top = name.partition(".")[0]
+        if top not in ALLOWED and not top.startswith("_sysconfigdata"):
+            raise ImportError(f"{name} is not NumPy, SciPy or the standard library")
+        return None
+
+
+sys.meta_path.insert(0, Refuse)
+home = pathlib.Path(sys.argv[1])
+import numpy as np
+
+jobs = json.loads((home / "jobs.json").read_text(encoding="utf-8"))
+given = np.load(home / "arguments.npz", allow_pickle=False)
+results, errors = {}, {}
+for i, job in enumerate(jobs):
+    try:
+        namespace = {"__name__": "rendered"}
+        exec(compile(job["source"], f"<rendered {i}>", "exec"), namespace)
+        args = [given[f"a{i}_{j}"] for j in range(job["count"])]
+        out = namespace[job["entry"]](*args)
+        out = out if isinstance(out, tuple) else (out,)
+        results.update({f"r{i}_{k}": np.asarray(v) for k, v in enumerate(out)})
+        results[f"n{i}"] = np.array(len(out))
+    except Exception:
+        errors[str(i)] = traceback.format_exc()
+np.savez(home / "results.npz", **results)
+(home / "errors.json").write_text(json.dumps(errors), encoding="utf-8")
+'''

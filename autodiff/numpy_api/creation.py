@@ -1,0 +1,118 @@
+"""NumPy's creation functions with `like=`, and comparisons that give plain bools."""
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from autodiff import ops
+from autodiff.numpy_api import FUNCTIONS, implements
+from autodiff.numpy_api.indexing import decided
+from autodiff.ops.shape import normal_axes
+from autodiff.tracer import BRANCH_FIX, Tracer
+
+
+@implements(np.array, np.asarray, np.asanyarray, np.ascontiguousarray, np.asfortranarray)
+def _array(a: Any, dtype: Any = None, *args: Any, ndmin: int = 0, **kwargs: Any) -> Any:
+    """`np.array(nested, like=x)`: nested lists may hold traced values, which are stacked."""
+    del args, kwargs
+    value = _nested(a)
+    if dtype is not None:
+        value = ops.cast(value, dtype)
+    return ops.reshape(value, (1,) * (ndmin - np.ndim(value)) + np.shape(value))
+
+
+def _nested(a: Any) -> Any:
+    if isinstance(a, Tracer):
+        return a
+    if isinstance(a, list | tuple) and any(_holds_traced(v) for v in a):
+        return ops.stack([_nested(v) for v in a])
+    return np.asarray(a)
+
+
+def _holds_traced(a: Any) -> bool:
+    if isinstance(a, list | tuple):
+        return any(_holds_traced(v) for v in a)
+    return isinstance(a, Tracer)
+
+
+def _constant(function: Any) -> Any:
+    """A creation function whose arguments are plain; `like` has done its work."""
+
+    @functools.wraps(function)
+    def create(*args: Any, **kwargs: Any) -> Any:
+        kwargs.pop("like", None)
+        return function(*args, **kwargs)
+
+    return create
+
+
+for _name in ("zeros", "ones", "empty", "arange", "eye", "identity", "tri", "fromfunction"):
+    FUNCTIONS[getattr(np, _name)] = _constant(getattr(np, _name))
+
+
+@implements(np.full)
+def _full(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", **kwargs: Any) -> Any:
+    del order, kwargs
+    value = fill_value if isinstance(fill_value, Tracer) else np.asarray(fill_value)
+    return ops.broadcast_to(value if dtype is None else ops.cast(value, dtype), shape)
+
+
+@implements(np.linspace)
+def _linspace(
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    endpoint: bool = True,
+    retstep: bool = False,
+    dtype: Any = None,
+    axis: int = 0,
+    *,
+    device: Any = None,
+) -> Any:
+    """start (1 - t) + stop t, so that both ends are exact and both derivatives are weights."""
+    del device
+    start, stop = np.broadcast_arrays(start, stop)
+    kind = np.result_type(start.dtype, stop.dtype, np.float32)
+    parts = num - 1 if endpoint else num
+    t = np.arange(num, dtype=np.finfo(kind).dtype) / max(parts, 1)
+    t = t.reshape((num, *(1,) * np.ndim(start)))
+    out = start * (1 - t) + stop * t
+    (place,) = normal_axes(axis, np.ndim(out))
+    out = np.moveaxis(out if dtype is None else ops.cast(out, dtype), 0, place)
+    return (out, (stop - start) / parts if parts else np.nan) if retstep else out
+
+
+# --- plain bools ---------------------------------------------------------------------------
+
+
+@implements(np.allclose)
+def _allclose(
+    a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False
+) -> bool:
+    return bool(decided(np.all(np.isclose(a, b, rtol, atol, equal_nan)), "np.allclose", BRANCH_FIX))
+
+
+@implements(np.array_equal)
+def _array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
+    if np.shape(a1) != np.shape(a2):
+        return False
+    same = a1 == a2
+    if equal_nan:
+        same = same | ((a1 != a1) & (a2 != a2))
+    return bool(decided(np.all(same), "np.array_equal", BRANCH_FIX))
+
+
+@implements(np.array_equiv)
+def _array_equiv(a1: Any, a2: Any) -> bool:
+    try:
+        np.broadcast_shapes(np.shape(a1), np.shape(a2))
+    except ValueError:
+        return False
+    return bool(decided(np.all(a1 == a2), "np.array_equiv", BRANCH_FIX))
+
+
+@implements(np.shares_memory, np.may_share_memory)
+def _shares_memory(a: Any, b: Any, max_work: Any = None) -> bool:
+    del a, b, max_work
+    return False

@@ -1,0 +1,111 @@
+"""Surfaces of roads on the host: printed source, and the fast executor."""
+
+import collections
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import autodiff as ad
+from autodiff.interpret import interpret_flat
+from checks.judge import CheckError, Judge
+from checks.subject import Subject
+from checks.surfaces.base import Surface, at_float32, define, ordinary, rounded
+
+Array = np.ndarray[Any, Any]
+OPS_IN_CHUNK = 24
+KEPT = 4000
+
+# --- render --------------------------------------------------------------------------------
+
+_rendered: "collections.OrderedDict[int, tuple[Subject, Any]]" = collections.OrderedDict()
+
+
+def _prepare_render(subjects: Sequence[Subject], dtype: str) -> None:
+    """Print many programs and run them in one process with NumPy and SciPy alone."""
+    from autodiff.isolated import run_isolated
+
+    del dtype
+    jobs, kept = [], []
+    for s in subjects:
+        if id(s) in _rendered:
+            continue
+        try:
+            program, args = s.derivative
+            jobs.append((ad.render(program), list(args)))
+            kept.append(s)
+        except Exception as error:
+            _rendered[id(s)] = (s, error)
+    if jobs:
+        for s, outcome in zip(kept, run_isolated(jobs), strict=True):
+            _rendered[id(s)] = (s, outcome)
+    while len(_rendered) > KEPT:
+        _rendered.popitem(last=False)
+
+
+def _check_render(subject: Subject, dtype: str, judge: Judge) -> None:
+    if id(subject) not in _rendered:
+        _prepare_render([subject], dtype)
+    outcome = _rendered[id(subject)][1]
+    if isinstance(outcome, Exception):
+        raise outcome
+    program, args = subject.derivative
+    expected = interpret_flat(program, *args)
+    if len(outcome) != len(expected):
+        raise CheckError(f"the source returns {len(outcome)} results, expected {len(expected)}")
+    for i, (got, want) in enumerate(zip(outcome, expected, strict=True)):
+        judge.compare(f"result {i}", got, want, equal_nan=True)
+
+
+define(
+    Surface(
+        "render",
+        "printed Python source, run with NumPy and SciPy alone, against the interpreter",
+        ("float64",),
+        ordinary,
+        _check_render,
+        prepare=_prepare_render,
+        chunk=OPS_IN_CHUNK,
+    )
+)
+
+# --- execute -------------------------------------------------------------------------------
+
+
+def _check_execute(subject: Subject, dtype: str, judge: Judge) -> None:
+    from autodiff.execute import compile_program
+
+    if dtype == "float32" and not at_float32(subject):
+        return
+    program, args = subject.derivative
+    given = list(args)
+    if dtype == "float32":
+        given = [_narrow(a) for a in rounded(args)]
+        program = ad.trace(lambda *flat: list(ad.run(program, flat)), *given)
+    executor = compile_program(program)
+    actual = executor(*given)
+    expected = interpret_flat(program, *given, precision=dtype)
+    exact = all(eq.op.elementwise for eq in ad.inline(program).equations)
+    for i, (got, want) in enumerate(zip(actual, expected, strict=True)):
+        if np.asarray(got).dtype != want.dtype:
+            raise CheckError(f"result {i} is {np.asarray(got).dtype}, expected {want.dtype}")
+        judge.compare(
+            f"result {i}", got, want, variant=None if exact else "reducing", equal_nan=True
+        )
+
+
+def _narrow(a: Array) -> Array:
+    if a.dtype.kind == "f":
+        return a.astype(np.float32)
+    return a.astype(np.complex64) if a.dtype.kind == "c" else a
+
+
+define(
+    Surface(
+        "execute",
+        "the fast executor against the interpreter",
+        ("float64", "float32"),
+        ordinary,
+        _check_execute,
+    )
+)
