@@ -12,6 +12,7 @@ from autodiff.ops.control import checkpoint, stop_gradient, tap
 from autodiff.ops.custom import custom_jvp, custom_vjp
 from autodiff.ops.loops import cond, scan, while_loop
 from autodiff.program import Program, Spec, inline
+from autodiff.render import render
 from autodiff.trace import spec_of as trace_spec
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "jvp",
     "linearize",
     "ops",
+    "render",
     "scan",
     "stop_gradient",
     "tap",

@@ -1,5 +1,7 @@
-"""Rendered programs run apart from the engine: in a clean namespace, or in a process of their own
-in which nothing but NumPy, SciPy and the standard library can be imported.
+"""Rendered programs run apart from the engine.
+
+In a clean namespace, or in a process of their own in which nothing but NumPy, SciPy and the
+standard library can be imported.
 """
 
 import ast

@@ -133,9 +133,7 @@ def dotted_name(function: Any) -> str | None:
 def definitions(
     module: ModuleType,
 ) -> tuple[Mapping[str, Definition], Mapping[str, tuple[str, str]]]:
-    """Top-level functions, classes and constants of a module by name, and its imports as
-    (line, module imported from).
-    """
+    """Top-level definitions of a module by name, and its imports as (line, origin)."""
     source = inspect.getsource(module)
     tree = ast.parse(source)
     imports: dict[str, tuple[str, str]] = {}

@@ -13,6 +13,7 @@ import numpy as np
 from autodiff.errors import AutodiffError, OpError
 from autodiff.op import get
 from autodiff.program import Atom, Equation, Literal, Program, Spec, Var, verify
+from autodiff.subprogram import LIVE_RULES
 
 _TOKEN = re.compile(
     r"""(?P<space>[ \t\r]+)
@@ -216,6 +217,13 @@ class _Reader:
 
     # --- specs, constants and params ---
 
+    def rule(self) -> Any:
+        label = ast.literal_eval(self.text) if self.kind == "string" else None
+        if not isinstance(label, str) or label not in LIVE_RULES:
+            self.fail("a custom derivative's rule lives only in the process that made it")
+        self.at += 1
+        return LIVE_RULES[label]
+
     def dtype(self) -> np.dtype[Any]:
         try:
             found = np.dtype(self.text)
@@ -289,6 +297,8 @@ class _Reader:
             return self.program()
         if self.accept("spec"):
             return self.spec()
+        if self.accept("rule"):
+            return self.rule()
         for word, build in (("slice", slice), ("complex", complex)):
             if self.accept(word):
                 self.expect("(")

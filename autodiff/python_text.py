@@ -91,10 +91,9 @@ def fill_text(value: np.ndarray[Any, Any]) -> str | None:
     return number_text(value[(0,) * value.ndim])
 
 
-def array_text(value: np.ndarray[Any, Any]) -> str:
-    """A constant array as an expression of the same bits, narrow floats widened to float64."""
-    held = held_dtype(value.dtype)
-    dtype = "" if held == np.float64 else f", dtype={dtype_text(held)}"
+def array_text(value: np.ndarray[Any, Any], held: np.dtype[Any], held_text: str) -> str:
+    """A constant array as an expression of an array of the wider (or same) dtype `held`."""
+    dtype = "" if held == np.float64 else f", dtype={held_text}"
     number = fill_text(value) if value.size > 1 else None
     if number is not None:
         return f"np.full({value.shape}, {number}{dtype})"
@@ -109,7 +108,7 @@ def array_text(value: np.ndarray[Any, Any]) -> str:
     code = stored.dtype.newbyteorder("<").str
     lines = [f'    "{data[i : i + WRAP]}"' for i in range(0, len(data), WRAP)]
     read = "np.frombuffer(bytes.fromhex(\n" + "\n".join(lines) + f"\n), {code!r})"
-    cast = "" if stored.dtype == held else f".astype({dtype_text(held)})"
+    cast = "" if stored.dtype == held else f".astype({held_text})"
     return f"{read}.reshape({value.shape}){cast}"
 
 

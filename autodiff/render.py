@@ -5,19 +5,17 @@ control flow as Python. The functions it prints compute what the float64 referen
 computes, bit for bit.
 """
 
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from autodiff.interpret import base_width
-from autodiff.kernel_source import Library
 from autodiff.naming import Namer
 from autodiff.plan import plan
 from autodiff.program import Program, Var
 from autodiff.python_text import (
     INDENT,
-    array_text,
+    Leaf,
     build_text,
     dtype_text,
     held_dtype,
@@ -26,6 +24,7 @@ from autodiff.python_text import (
     records,
 )
 from autodiff.render_lines import Writer
+from autodiff.render_scope import Scope
 
 
 def render(program: Any) -> str:
@@ -42,7 +41,7 @@ def render(program: Any) -> str:
     Raises RenderError naming the op that has no source.
     """
     if not isinstance(program, Program):
-        return str(program.source())
+        return str(program.text())
     return Module(program).text()
 
 
@@ -53,125 +52,140 @@ class Module:
         self.program = program
         self.name = program.name if program.name.isidentifier() else "f"
         self.namer = Namer((self.name, f"{self.name}_flat", "argument"))
-        self.library = Library(self.namer)
-        self.base = base_width(program)
-        self.constants: dict[tuple[Any, ...], tuple[str, str]] = {}
+        self.scope = Scope(self.namer, base_width(program))
         self.plan = plan(program)
         self.inputs = self._name_inputs()
 
     def _name_inputs(self) -> dict[Var, str]:
         """Captures, then inputs, by the parameters and keys they come from."""
         names = {v: self.namer.fresh(f"captured_{i}") for i, v in enumerate(self.program.captures)}
-        hints = [leaf.name for leaf in self._leaves()] or [
-            f"x{i}" for i in range(len(self.program.inputs))
-        ]
+        hints = [leaf.name for leaf in input_leaves(self.program)]
         names.update(
             (v, self.namer.fresh(h)) for v, h in zip(self.program.inputs, hints, strict=True)
         )
         return names
-
-    def parameters(self) -> tuple[str, ...]:
-        """Names of the function's positional parameters."""
-        tree = self.program.in_tree
-        count = tree.num_children
-        known = self.program.arg_names
-        return known if known is not None else tuple(f"x{i}" for i in range(count))
-
-    def _leaves(self) -> list[Any]:
-        if self.program.in_tree is None:
-            return []
-        return [
-            leaf
-            for name, child in zip(self.parameters(), self.program.in_tree.children(), strict=True)
-            for leaf in leaves_of(child, name, name)
-        ]
 
     # --- text ---
 
     def text(self) -> str:
         """Docstring, imports, constants, kernels and the function."""
         body = self.function()
-        head = [
-            f'"""{self.name}: NumPy calls written by autodiff.render, one line an equation."""',
-            "\n".join(sorted(self.library.imports)),
-        ]
-        if self.constants:
-            head.append("\n".join(f"{n} = {t}" for n, t in self.constants.values()))
-        parts = ["\n\n".join(head)]
-        trees = (self.program.in_tree, self.program.out_tree)
-        if not self.is_flat():
-            classes = records(trees[0]) | records(trees[1])
-            parts += [record_text(name, fields) for name, fields in classes.items()]
-        kernels = self.library.text()
-        return "\n\n\n".join([*parts, ARGUMENT, *([kernels] if kernels else []), *body]) + "\n"
-
-    def is_flat(self) -> bool:
-        """Whether all arguments are bare arrays and the result one array or a tuple of them."""
-        trees = (self.program.in_tree, self.program.out_tree)
-        if trees[0] is None or trees[1] is None:
-            return True
-        out = trees[1]
-        leaves = all(c.is_leaf() for c in trees[0].children())
-        bare = out.is_leaf() or (out.type is tuple and all(c.is_leaf() for c in out.children()))
-        return leaves and bare
+        doc = f'"""{self.name}: NumPy calls written by autodiff.render, one line an equation."""'
+        kernels = self.scope.library.text()
+        parts = [ARGUMENT, *([kernels] if kernels else []), *body]
+        return assemble(doc, self.scope, None if is_flat(self.program) else self.program, parts)
 
     def function(self) -> list[str]:
         """The flat function, and the one with the traced function's containers around it."""
         variables = (*self.program.captures, *self.program.inputs)
         names = [self.inputs[v] for v in variables]
-        writer = Writer(self, self.inputs, self.plan.program, self.plan.aliases)
+        writer = Writer(self.scope, self.inputs, self.plan.program, self.plan.aliases)
         block = writer.block(self.plan.program, self.plan.labels, INDENT)
         results = writer.results()
-        flat_name = self.name if self.is_flat() else f"{self.name}_flat"
+        flat_name = self.name if is_flat(self.program) else f"{self.name}_flat"
         lines = [
             '@np.errstate(all="ignore")',
             f"def {flat_name}({', '.join(names)}):",
-            f'{INDENT}"""{self.signature(flat_name, names)}"""',
-            *(
-                f"{INDENT}{n} = argument({n}, {v.spec.shape}, {dtype_text(held_dtype(v.spec.dtype))})"
-                for n, v in zip(names, variables, strict=True)
-            ),
+            *self.docstring(flat_name, names),
+            *(f"{INDENT}{n} = {_argument(n, v)}" for n, v in zip(names, variables, strict=True)),
             *block,
         ]
         out = self.program.out_tree
-        if self.is_flat() and out is not None:
+        if is_flat(self.program) and out is not None:
             returned = build_text(out, iter(results))
         else:
             returned = f"({results[0]},)" if len(results) == 1 else f"({', '.join(results)})"
         flat = "\n".join([*lines, f"{INDENT}return {returned}"])
-        return [flat] if self.is_flat() else [flat, self._outer(flat_name, names)]
+        if is_flat(self.program):
+            return [flat]
+        return [flat, outer_function(self.program, self.name, flat_name)]
 
-    def signature(self, name: str, names: Sequence[str]) -> str:
-        """`f(x: float64[3], y: float64[3]) -> float64[]`."""
+    def docstring(self, name: str, names: Sequence[str]) -> list[str]:
+        """`f(x: float64[3], y: float64[3]) -> float64[]`, over several lines where it is long."""
         variables = (*self.program.captures, *self.program.inputs)
-        given = ", ".join(f"{n}: {v.spec}" for n, v in zip(names, variables, strict=True))
-        results = ", ".join(str(a.spec) for a in self.program.outputs)
-        return f"{name}({given}) -> {results or 'nothing'}"
+        given = [f"{n}: {v.spec}" for n, v in zip(names, variables, strict=True)]
+        results = ", ".join(str(a.spec) for a in self.program.outputs) or "nothing"
+        line = f'{INDENT}"""{name}({", ".join(given)}) -> {results}"""'
+        if len(line) <= 100:
+            return [line]
+        parts = textwrap.wrap(f"Returns {results}.", 92)
+        head = f'{INDENT}"""{name} of:'
+        return [
+            head,
+            *(f"{INDENT * 2}{g}" for g in given),
+            *(INDENT + p for p in parts),
+            f'{INDENT}"""',
+        ]
 
-    def _outer(self, flat_name: str, names: Sequence[str]) -> str:
-        captured = names[: len(self.program.captures)]
-        given = ", ".join([*captured, *self.parameters()])
-        reads = ", ".join([*captured, *(leaf.read for leaf in self._leaves())])
-        results = Namer((*captured, *self.parameters()))
-        outs = [results.fresh("out", numbered=True) for _ in self.program.outputs]
-        unpacked = f"{outs[0]}," if len(outs) == 1 else ", ".join(outs)
-        call = f"{flat_name}({reads})"
-        return "\n".join(
-            [
-                f"def {self.name}({given}):",
-                f'{INDENT}"""{flat_name} on the containers of the traced function."""',
-                f"{INDENT}{unpacked} = {call}" if outs else f"{INDENT}{call}",
-                f"{INDENT}return {build_text(self.program.out_tree, iter(outs))}",
-            ]
-        )
 
-    def constant(self, value: np.ndarray[Any, Any]) -> str:
-        """The name of a module-level constant."""
-        at = (value.dtype.str, value.shape, value.tobytes())
-        if at not in self.constants:
-            name = self.namer.fresh("CONSTANT", numbered=True)
-            self.constants[at] = (name, array_text(value))
-        return self.constants[at][0]
+def assemble(doc: str, scope: Scope, containers: Program | None, parts: Sequence[str]) -> str:
+    """A module's text: docstring, imports, constants, classes for dataclasses, and the parts."""
+    head = [doc, "\n".join(sorted(scope.library.imports))]
+    if scope.constants:
+        head.append("\n".join(scope.constant_lines()))
+    classes = {}
+    if containers is not None:
+        classes = records(containers.in_tree) | records(containers.out_tree)
+    made = [record_text(name, fields) for name, fields in classes.items()]
+    return "\n\n\n".join(["\n\n".join(head), *made, *parts]) + "\n"
+
+
+def is_flat(program: Program) -> bool:
+    """Whether all arguments are bare arrays and the result one array or a tuple of them."""
+    if program.in_tree is None or program.out_tree is None:
+        return True
+    out = program.out_tree
+    leaves = all(c.is_leaf() for c in program.in_tree.children())
+    return leaves and (
+        out.is_leaf() or (out.type is tuple and all(c.is_leaf() for c in out.children()))
+    )
+
+
+def parameter_names(program: Program) -> tuple[str, ...]:
+    """Names of the traced function's positional parameters."""
+    if program.in_tree is None:
+        return ()
+    count = program.in_tree.num_children
+    return program.arg_names or tuple(f"x{i}" for i in range(count))
+
+
+def input_leaves(program: Program) -> list[Leaf]:
+    """How each input is read from the traced function's own arguments."""
+    if program.in_tree is None:
+        return [Leaf(f"x{i}", f"x{i}") for i in range(len(program.inputs))]
+    children = program.in_tree.children()
+    return [
+        leaf
+        for name, child in zip(parameter_names(program), children, strict=True)
+        for leaf in leaves_of(child, name, name)
+    ]
+
+
+def outer_function(program: Program, name: str, flat: str, before: str = "") -> str:
+    """The function of the traced function's own containers.
+
+    It is put around the flat function `flat`, which takes `before` and then the arrays.
+    """
+    captured = [f"captured_{i}" for i in range(len(program.captures))]
+    leaves = input_leaves(program)
+    given = [*captured, *(parameter_names(program) or (leaf.name for leaf in leaves))]
+    reads = ", ".join([*([before] if before else []), *captured, *(leaf.read for leaf in leaves)])
+    namer = Namer(given)
+    outs = [namer.fresh("out", numbered=True) for _ in program.outputs]
+    unpacked = f"{', '.join(outs)}{',' if len(outs) == 1 else ''} = " if outs else ""
+    packed = ", ".join(outs) + ("," if len(outs) == 1 else "")
+    result = f"({packed})" if program.out_tree is None else build_text(program.out_tree, iter(outs))
+    lines = [
+        f"def {name}({', '.join(given)}):",
+        f'{INDENT}"""{flat} on the containers of the traced function."""',
+        f"{INDENT}{unpacked}{flat}({reads})",
+        f"{INDENT}return {result}",
+    ]
+    return "\n".join(lines)
+
+
+def _argument(name: str, var: Var) -> str:
+    return f"argument({name}, {var.spec.shape}, {dtype_text(held_dtype(var.spec.dtype))})"
 
 
 ARGUMENT = '''def argument(value, shape, dtype):

@@ -4,27 +4,25 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from autodiff.interpret import width
 from autodiff.kernel_source import RenderError
 from autodiff.plan import plan
 from autodiff.program import Equation, Literal, Program, Var
-from autodiff.python_text import INDENT, dtype_text, held_dtype
+from autodiff.python_text import INDENT, number_text
 from autodiff.render_lines import Writer
 
 
 def _guard(writer: Writer, eq: Equation, indent: str) -> list[str]:
-    value, expected = _operands(writer, eq)
+    value, known = writer.operand(eq.inputs[0], eq), eq.inputs[1]
+    expected = _operands(writer, eq)[1]
+    test = f"not np.array_equal({value}, {expected})"
+    if isinstance(known, Literal) and known.value.ndim == 0:
+        expected = number_text(known.value[()])
+        test = f"{value} != {expected}"
     line = eq.params.get("line", eq.source)
-    shown = (
-        np.array2string(eq.inputs[1].value, threshold=8)
-        if isinstance(eq.inputs[1], Literal)
-        else expected
-    )
+    error = "GuardError" if writer.scope.native else "RuntimeError"
+    shown = np.array2string(known.value, threshold=8) if isinstance(known, Literal) else expected
     message = f"the Python branch at {line} was traced for {shown}"
-    return [
-        f"{indent}if not np.array_equal({value}, {expected}):",
-        f"{indent}{INDENT}raise RuntimeError({message!r})",
-    ]
+    return [f"{indent}if {test}:", f"{indent}{INDENT}raise {error}({message!r})"]
 
 
 def _assign(targets: Sequence[str], values: Sequence[str], indent: str) -> list[str]:
@@ -42,19 +40,20 @@ def _sub_block(
     indent: str,
     wanted: Sequence[str] = (),
 ) -> tuple[list[str], list[str]]:
-    """Lines of a sub-program on named operands, and the expressions of its results; results take
-    the names `wanted` where they are computed there.
+    """Lines of a sub-program on named operands, and the expressions of its results.
+
+    Results computed there take the names `wanted`.
     """
     inner_plan = plan(program)
     given = dict(zip(program.inputs, operands, strict=True))
     for name, atom in zip(wanted, inner_plan.program.outputs, strict=False):
         if isinstance(atom, Var) and atom not in given:
             given[atom] = name
-    inner = Writer(writer.module, given, inner_plan.program, inner_plan.aliases)
+    inner = Writer(writer.scope, given, inner_plan.program, inner_plan.aliases)
     lines = inner.block(inner_plan.program, inner_plan.labels, indent)
     outs = []
     for a in inner_plan.program.outputs:
-        text = inner.names[a] if isinstance(a, Var) else inner.module.constant(a.value)
+        text = inner.names[a] if isinstance(a, Var) else inner.scope.constant(a.value)
         scalar = a.spec.shape == () and a.spec.dtype.kind != "b"
         outs.append(f"np.asarray({text})" if scalar else text)
     return lines, outs
@@ -66,8 +65,8 @@ def _finish(writer: Writer, eq: Equation, indent: str) -> list[str]:
     lines = []
     for v in eq.outputs:
         name = writer.names[v]
-        if v.spec.dtype.kind in "fcV" and width(v.spec.dtype) < min(writer.module.base, 8):
-            lines.append(f"{indent}{name} = {writer.narrowed(name, v.spec.dtype)}")
+        if writer.scope.is_narrowed(v.spec.dtype):
+            lines.append(f"{indent}{name} = {writer.scope.narrowed(name, v.spec.dtype)}")
         if not v.spec.shape and v in writer.kernel_operands:
             lines.append(f"{indent}{name} = np.asarray({name})")
     return lines
@@ -75,8 +74,7 @@ def _finish(writer: Writer, eq: Equation, indent: str) -> list[str]:
 
 def _operands(writer: Writer, eq: Equation) -> list[str]:
     return [
-        writer.names[a] if isinstance(a, Var) else writer.module.constant(a.value)
-        for a in eq.inputs
+        writer.names[a] if isinstance(a, Var) else writer.scope.constant(a.value) for a in eq.inputs
     ]
 
 
@@ -133,7 +131,9 @@ def _scan(writer: Writer, eq: Equation, indent: str) -> list[str]:
     order = f"range({length})" if not eq.params["reverse"] else f"reversed(range({length}))"
     stacked = []
     for name, row, v in zip(names[carry:], rows, eq.outputs[carry:], strict=True):
-        empty = f"np.zeros({v.spec.shape}, dtype={dtype_text(held_dtype(v.spec.dtype))})"
+        empty = (
+            f"np.zeros({v.spec.shape}, dtype={writer.scope.dtype(writer.scope.held(v.spec.dtype))})"
+        )
         stacked.append(f"{indent}{name} = {f'np.stack({row})' if length else empty}")
     return [
         *_assign(names[:carry], operands[consts : consts + carry], indent),

@@ -1,32 +1,22 @@
 """Lines of Python for the equations of a program, at float64 precision."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autodiff.interpret import width
-from autodiff.kernels import narrow
 from autodiff.naming import name_values
 from autodiff.program import Atom, Equation, Literal, Program, Spec, Var
-from autodiff.python_text import (
-    array_text,
-    dtype_text,
-    fill_text,
-    held_dtype,
-    number_text,
-    param_text,
-    primary,
-)
-from autodiff.rounding import FORMATS
-
-if TYPE_CHECKING:
-    from autodiff.render import Module
+from autodiff.python_text import dtype_text, fill_text, held_dtype, param_text, primary
+from autodiff.render_scope import Scope
+from autodiff.widen import is_narrow
 
 # Primitives that only rearrange: they keep the dtype and may return a view.
-VIEWS = frozenset({"RESHAPE", "TRANSPOSE", "BROADCAST", "REVERSE", "SLICE", "SPLIT", "SUM_TO"})
-OWNING = frozenset({"WHERE", "SUM", "MATMUL", "COMPARE", "CONCAT", "CAST", "STOP_GRADIENT"})
-_COMPARE = {"EQ": "==", "NE": "!=", "LT": "<", "LE": "<=", "GT": ">", "GE": ">="}
+VIEWS = frozenset({"RESHAPE", "TRANSPOSE", "BROADCAST", "REVERSE", "SLICE", "SPLIT"})
+REARRANGING = VIEWS | {"CONCAT", "STOP_GRADIENT"}
+# Their printed call gives the declared dtype whatever the operands are.
+KEEPING = frozenset({"COMPARE", "CAST"})
+OWNING = KEEPING | {"WHERE", "SUM", "MATMUL", "CONCAT", "STOP_GRADIENT"}
+COMPARE_SIGNS = {"EQ": "==", "NE": "!=", "LT": "<", "LE": "<=", "GT": ">", "GE": ">="}
 
 
 class Writer:
@@ -34,12 +24,12 @@ class Writer:
 
     def __init__(
         self,
-        module: "Module",
+        scope: Scope,
         names: Mapping[Var, str],
         program: Program,
         aliases: Mapping[Var, Atom],
     ) -> None:
-        self.module, self.library, self.namer = module, module.library, module.namer
+        self.scope, self.library, self.namer = scope, scope.library, scope.namer
         self.program, self.aliases = program, aliases
         self.names: dict[Var, str] = dict(names)
         self.loose: set[Var] = set(names)  # may share memory with an argument or another value
@@ -91,9 +81,9 @@ class Writer:
         else:
             (v,) = eq.outputs
             lines = [f"{indent}{self.names[v]} = {self.rounded(call, v.spec, eq)}"]
-            if not v.spec.shape and v in self.kernel_operands:
+            if not v.spec.shape and (self.scope.native or v in self.kernel_operands):
                 lines = [f"{indent}{self.names[v]} = np.asarray({self.rounded(call, v.spec, eq)})"]
-        if not self._owns(eq):
+        if not self.owns(eq):
             self.loose.update(eq.outputs)
         return lines
 
@@ -107,7 +97,7 @@ class Writer:
         )
 
     @staticmethod
-    def _owns(eq: Equation) -> bool:
+    def owns(eq: Equation) -> bool:
         """Whether the result is surely new memory."""
         return (
             eq.op.template is not None
@@ -125,7 +115,15 @@ class Writer:
             text = plain(self, eq)
             if text is not None:
                 return text
-        params = {k: param_text(v) for k, v in eq.params.items()}
+        params = {
+            k: self.scope.dtype(v) if isinstance(v, np.dtype) else param_text(v)
+            for k, v in eq.params.items()
+        }
+        if self.scope.native and eq.op.effect:  # a tap, which shows its value to open sinks
+            name = eq.op.kind.lower()
+            self.scope.externals[name] = eq.op.impl
+            given = [self.operand(a, eq) for a in eq.inputs]
+            return f"{name}({', '.join([*given, *(f'{k}={v}' for k, v in params.items())])})"
         if eq.op.template is not None:
             operands = [self.operand(a, eq) for a in eq.inputs]
             operands = [f"({o})" if o.startswith("-") else o for o in operands]
@@ -139,53 +137,60 @@ class Writer:
     def operand(self, atom: Atom, eq: Equation) -> str:
         """A variable's name, or a constant: a plain number where NumPy treats it as an array."""
         if isinstance(atom, Var):
-            return self.names[atom]
+            narrow = self.scope.native and is_narrow(atom.spec.dtype)
+            widened = narrow and eq.op.kind not in REARRANGING
+            return f"{self.names[atom]}.astype(np.float32)" if widened else self.names[atom]
+        if self.scope.native and is_narrow(atom.spec.dtype):
+            return f"{self.scope.constant(atom.value)}.astype(np.float32)"
         number = fill_text(atom.value)
         if number is not None and self._weak(atom, eq):
             return number
-        text = array_text(atom.value) if number is not None or atom.spec.size <= 8 else ""
-        return text if 0 < len(text) <= 60 else self.module.constant(atom.value)
+        text = self.scope.array(atom.value) if number is not None or atom.spec.size <= 8 else ""
+        return text if 0 < len(text) <= 60 else self.scope.constant(atom.value)
 
     def _weak(self, atom: Literal, eq: Equation) -> bool:
-        """Whether a Python number in this place gives the same result as the array: a variable of
-        the same dtype decides it, and where the constant has axes one of the result's shape.
+        """Whether a Python number in this place gives the same result as the array.
+
+        A variable of the same dtype decides the result's, and where the constant has axes one of
+        the result's shape decides that.
         """
-        held = held_dtype(atom.spec.dtype)
+        held = self.scope.held(atom.spec.dtype)
         partners = [a for a in eq.inputs if isinstance(a, Var)]
-        same = any(held_dtype(a.spec.dtype) == held for a in partners)
+        same = any(self.scope.held(a.spec.dtype) == held for a in partners)
         full = any(a.spec.shape == v.spec.shape for a in partners for v in eq.outputs)
         ufunc = eq.op.template is not None or isinstance(eq.op.impl, np.ufunc)
         elementwise = eq.op.elementwise and (ufunc or eq.op.kind in ("WHERE", "COMPARE"))
         return elementwise and same and held.kind != "c" and (full or not atom.spec.shape)
 
     def rounded(self, call: str, spec: Spec, eq: Equation) -> str:
-        """The expression with the rounding the interpreter applies to a result of this spec."""
-        kind = spec.dtype.kind
-        if kind not in "fcV":
-            return (
-                call if _keeps_dtype(eq) else f"np.asarray({call}, dtype={dtype_text(spec.dtype)})"
-            )
-        w = width(spec.dtype)
-        if eq.op.kind == "CAST" or w >= self.module.base or w >= 8:
-            made = _makes_float(eq)
-            return (
-                f"np.asarray({call}, dtype={dtype_text(held_dtype(spec.dtype))})" if made else call
-            )
-        return self.narrowed(call, spec.dtype)
+        """The expression with the conversion that gives the result its dtype here."""
+        held = self.scope.held(spec.dtype)
+        if self.scope.is_narrowed(spec.dtype) and eq.op.kind != "CAST":
+            return self.scope.narrowed(call, spec.dtype)
+        if self._keeps_dtype(spec, eq):
+            return call
+        if held.kind == "V":
+            return f"{primary(call)}.astype({self.scope.dtype(held)})"
+        return f"np.asarray({call}, dtype={self.scope.dtype(held)})"
 
-    def narrowed(self, text: str, dtype: np.dtype[Any]) -> str:
-        """Values rounded to a narrower dtype and held at double width."""
-        if dtype.kind == "V":
-            return self._format_call(text, dtype)
-        return (
-            f"{primary(text)}.astype({dtype_text(dtype)}).astype({dtype_text(held_dtype(dtype))})"
-        )
-
-    def _format_call(self, text: str, dtype: np.dtype[Any]) -> str:
-        form = FORMATS[dtype.name]
-        function = self.library.reference(narrow.round_to_format, "CAST")
-        numbers = (form.mantissa, form.min_exponent, form.max_exponent, form.largest, form.overflow)
-        return f"{function}({text}, {', '.join(map(number_text, numbers))})"
+    def _keeps_dtype(self, spec: Spec, eq: Equation) -> bool:
+        """Whether the printed call surely gives the dtype that the result is held at."""
+        if any(is_narrow(a.spec.dtype) for a in (*eq.inputs, *eq.outputs)) and self.scope.native:
+            return eq.op.kind in REARRANGING or eq.op.kind == "CAST"
+        if eq.op.kind in REARRANGING or eq.op.kind in KEEPING:
+            return True
+        if isinstance(eq.op.impl, np.ufunc):
+            given = tuple(self.scope.held(a.spec.dtype) for a in eq.inputs)
+            try:
+                natural = eq.op.impl.resolve_dtypes((*given, None))[-1]
+            except TypeError:
+                return False
+            return bool(natural == self.scope.held(spec.dtype))
+        if self.scope.native or spec.dtype.kind not in "fcV":
+            return False
+        # a floating result of floating operands, unless the call is told a dtype
+        told = any(isinstance(v, np.dtype) for v in eq.params.values())
+        return not told and any(a.spec.dtype.kind in "fcV" for a in eq.inputs)
 
     # --- results ---
 
@@ -195,7 +200,7 @@ class Writer:
         found = []
         for atom in self.program.outputs:
             if isinstance(atom, Literal):
-                found.append(self.final(f"np.array({self.module.constant(atom.value)})", atom.spec))
+                found.append(self.final(f"np.array({self.scope.constant(atom.value)})", atom.spec))
                 continue
             name = self.names[atom]
             if atom in self.loose or atom in seen:
@@ -208,33 +213,10 @@ class Writer:
 
     def final(self, text: str, spec: Spec) -> str:
         """A result at the dtype the interpreter returns."""
-        w = width(spec.dtype)
-        if not w or w >= self.module.base or w >= 8:
+        if not self.scope.is_narrowed(spec.dtype):
             return text
         narrow_dtype = np.dtype(np.float32) if spec.dtype.kind == "V" else spec.dtype
         return f"{primary(text)}.astype({dtype_text(narrow_dtype)})"
-
-
-def _keeps_dtype(eq: Equation) -> bool:
-    """Whether the printed call surely gives the declared integer or bool dtype."""
-    if eq.op.kind in VIEWS - {"SUM_TO"} or eq.op.kind in OWNING - {"SUM", "MATMUL", "WHERE"}:
-        return True
-    declared = eq.outputs[0].spec.dtype
-    if isinstance(eq.op.impl, np.ufunc):
-        given = tuple(a.spec.dtype for a in eq.inputs)
-        try:
-            return bool(eq.op.impl.resolve_dtypes((*given, None))[-1] == declared)
-        except TypeError:
-            return False
-    return False
-
-
-def _makes_float(eq: Equation) -> bool:
-    """Whether a floating result comes from other values, at a dtype the call decides."""
-    if eq.op.kind == "CAST":
-        return False
-    dtypes = any(isinstance(v, np.dtype) for v in eq.params.values())
-    return dtypes or not any(a.spec.dtype.kind in "fcV" for a in eq.inputs)
 
 
 # --- primitives with a plainer form than a call of their kernel ----------------------------
@@ -242,7 +224,7 @@ def _makes_float(eq: Equation) -> bool:
 
 def _compare(writer: Writer, eq: Equation) -> str:
     x, y = (writer.operand(a, eq) for a in eq.inputs)
-    return f"{x} {_COMPARE[eq.params['direction']]} {y}"
+    return f"{x} {COMPARE_SIGNS[eq.params['direction']]} {y}"
 
 
 def _cast(writer: Writer, eq: Equation) -> str:
@@ -251,33 +233,40 @@ def _cast(writer: Writer, eq: Equation) -> str:
     text, dtype = writer.operand(x, eq), out.spec.dtype
     if x.spec.dtype.kind == "c" and dtype.kind not in "cb":
         text = f"{text}.real"
-    if dtype.kind in "fcV" and dtype.itemsize < held_dtype(dtype).itemsize:
-        return writer.narrowed(text, dtype)
-    return f"{primary(text)}.astype({dtype_text(dtype)})"
+    if not writer.scope.native and dtype != held_dtype(dtype):
+        return writer.scope.narrowed(text, dtype)
+    return f"{primary(text)}.astype({writer.scope.dtype(dtype)})"
+
+
+def sum_to_axes(full: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Axes that broadcasting `shape` to `full` adds or stretches."""
+    extra = len(full) - len(shape)
+    stretched = (extra + i for i, n in enumerate(shape) if n == 1 and full[extra + i] != 1)
+    return (*range(extra), *stretched)
 
 
 def _sum_to(writer: Writer, eq: Equation) -> str | None:
     (x,), shape = eq.inputs, eq.params["shape"]
-    full = x.spec.shape
-    extra = len(full) - len(shape)
-    axes = (
-        *range(extra),
-        *(extra + i for i, n in enumerate(shape) if n == 1 and full[extra + i] != 1),
-    )
+    axes, extra = sum_to_axes(x.spec.shape, shape), len(x.spec.shape) - len(shape)
     if not axes:
         return writer.operand(x, eq)
     text = f"np.sum({writer.operand(x, eq)}, axis={axes}, keepdims=True)"
     return text if not extra else f"{text}.reshape({shape})"
 
 
-def _slice(writer: Writer, eq: Equation) -> str:
+def slice_text(eq: Equation) -> str:
+    """`[1:3, ::2]` of a SLICE."""
     (x,) = eq.inputs
     params = (eq.params["start"], eq.params["stop"], eq.params["stride"])
     parts = []
     for n, start, stop, stride in zip(x.spec.shape, *params, strict=True):
         first, last = "" if start == 0 else str(start), "" if stop == n else str(stop)
         parts.append(f"{first}:{last}" + (f":{stride}" if stride != 1 else ""))
-    return f"{writer.operand(x, eq)}[{', '.join(parts) or '()'}]"
+    return f"[{', '.join(parts) or '()'}]"
+
+
+def _slice(writer: Writer, eq: Equation) -> str:
+    return writer.operand(eq.inputs[0], eq) + slice_text(eq)
 
 
 def _concat(writer: Writer, eq: Equation) -> str:

@@ -27,7 +27,8 @@ SMALL = 16
 def to_text(program: Program, sources: bool = True) -> str:
     """The flat program as text that `parse` reads back, with source lines as comments.
 
-    Values that have no text (functions in params) are shown as `<...>`, which `parse` refuses.
+    Rules of custom derivatives are written by their label, which `parse` finds again in the same
+    process; values that have no text are shown as `<...>`, which `parse` refuses.
     """
     return "\n".join(_Writer(sources=sources, digests=False).program(program, ""))
 
@@ -126,6 +127,9 @@ class _Writer:
             return f"spec {value}"
         if isinstance(value, np.ndarray | np.generic):
             return _literal(np.asarray(value), self.digests)
+        label = getattr(value, "label", None)
+        if isinstance(label, str):  # a rule of a custom derivative
+            return f"rule {label!r}"
         name = getattr(value, "__qualname__", type(value).__qualname__)
         name = name.replace("<", "").replace(">", "")
         return f"<{name} {id(value)}>" if self.digests else f"<{name}>"

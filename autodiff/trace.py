@@ -44,7 +44,7 @@ class Trace:
         self.equations: list[Equation] = []
         self.producers: dict[Var, Equation] = {}
         self.concrete: dict[Var, Callable[[], Any] | np.ndarray[Any, Any]] = {}
-        self.captured: dict[int, tuple[Tracer, Var]] = {}
+        self.captured: dict[Var, tuple[Tracer, Var]] = {}
 
     def input(self, spec: Spec, concrete: Callable[[], Any] | None = None) -> Tracer:
         """A new input of the program; `concrete` computes its value if one is known."""
@@ -59,12 +59,13 @@ class Trace:
             return Literal(value)
         if value.owner is self:
             return value.ref
-        if id(value) not in self.captured:
-            var = Var(value.spec)
-            if value.owner.is_concrete(value.ref):
-                self.concrete[var] = lambda: value.owner.evaluate(value.ref)
-            self.captured[id(value)] = (value, var)
-        return self.captured[id(value)][1]
+        # by variable, and on a handle of its own: a handle may be rebound (Tracer.__setitem__)
+        if value.ref not in self.captured:
+            outer, var = Tracer(value.owner, value.ref), Var(value.spec)
+            if outer.owner.is_concrete(outer.ref):
+                self.concrete[var] = lambda: outer.owner.evaluate(outer.ref)
+            self.captured[outer.ref] = (outer, var)
+        return self.captured[value.ref][1]
 
     def record(self, op: Op, args: Sequence[Any], params: dict[str, Any]) -> Any:
         """Append an equation and return its traced outputs."""
@@ -307,7 +308,7 @@ def trace_flat(
     known = concretes if concretes is not None else [None] * len(specs)
     inputs = [trace.input(s, c) for s, c in zip(specs, known, strict=True)]
     with active(trace):
-        result = f(*tree.unflatten(in_tree, inputs))
+        result = f(*tree.unflatten(in_tree, [Tracer(trace, t.ref) for t in inputs]))
         leaves, out_tree = tree.flatten(result)
         outputs = [as_value(leaf, "result") for leaf in leaves]
         program, captured = trace.finish(inputs, outputs, name or function_name(f))

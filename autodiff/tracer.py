@@ -1,6 +1,9 @@
 """The Tracer: an array without a value yet, answering NumPy's protocols."""
 
 import operator
+import os
+import sys
+from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -82,8 +85,7 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
         del dtype, copy
         self._refuse(
             "np.asarray (or a function that calls it) was applied to a traced value",
-            "use np.stack / np.concatenate to build arrays, `like=` for constants, "
-            "autodiff.ops.index_update for writes",
+            _asarray_fix(sys._getframe(1)),
         )
 
     def __float__(self) -> NoReturn:
@@ -147,8 +149,16 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
 
         return take(self, index)
 
-    def __setitem__(self, index: Any, value: Any) -> NoReturn:
-        del index, value
+    def __setitem__(self, index: Any, value: Any) -> None:
+        """Refused, but for `array_api_extra.at(x, index).set(value)` (SciPy's logsumexp uses it):
+        by its contract the old value is not read again, so the handle may take the new one."""
+        caller = str(sys._getframe(1).f_globals.get("__name__", ""))
+        if caller.endswith("array_api_extra._lib._at"):
+            from autodiff.ops.indexing import index_update
+
+            updated = index_update(self, index, value)
+            self.owner, self.ref = updated.owner, updated.ref
+            return
         self._refuse(
             "a traced value was written in place",
             "x = autodiff.ops.index_update(x, index, value), or np.where",
@@ -227,6 +237,26 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
         """Always refused: traced values have no memory."""
         del args, kwargs
         self._refuse("view() of a traced value", "use astype to convert values")
+
+
+def _asarray_fix(frame: FrameType | None) -> str:
+    """The way out where np.asarray was applied: for SciPy's functions, its array-API switch."""
+    while frame is not None:
+        name = str(frame.f_globals.get("__name__", ""))
+        if name.startswith("scipy."):
+            if os.environ.get("SCIPY_ARRAY_API"):
+                return "this SciPy function takes NumPy arrays only: write it with NumPy functions"
+            return (
+                "set SCIPY_ARRAY_API=1 before SciPy is imported, and SciPy functions that speak "
+                "the array API trace (others: write them with NumPy functions)"
+            )
+        if not name.startswith("numpy"):
+            break
+        frame = frame.f_back
+    return (
+        "use np.stack / np.concatenate to build arrays, `like=` for constants, "
+        "autodiff.ops.index_update for writes"
+    )
 
 
 BRANCH_FIX = "use np.where, autodiff.cond or autodiff.while_loop, which trace both branches"

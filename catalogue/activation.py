@@ -12,7 +12,7 @@ TAILS = np.array([-90.0, -37.5, -16.7, 16.7, 37.5, 90.0])
 for _kind, _function, _value, _slope in (
     ("SIGMOID", ops.sigmoid, 0.5, 0.25),
     ("LOG_SIGMOID", ops.log_sigmoid, -np.log(2.0), 0.5),
-    # two kinks that cancel: max(x, 0) and |x| (tensorflow/tensorflow...)
+    # two kinks that cancel: the slope at 0 is 1/2, not 0 (jax-ml/jax#2107)
     ("SOFTPLUS", ops.softplus, np.log(2.0), 0.5),
 ):
     elementwise(
@@ -28,7 +28,7 @@ for _kind, _function, _value, _slope in (
         tags={"tails": ["tiny"], "far_tails": ["tiny"], "infinite": ["nonfinite"]},
         specials=(Special("zero", (0.0,), _value, cotangent=4.0, gradients=(4 * _slope,)),),
         composable=True,
-        **({"variants": {"beta": {"beta": 5.0}}} if _kind == "SOFTPLUS" else {}),
+        variants={"beta": {"beta": 5.0}} if _kind == "SOFTPLUS" else None,
     )
 elementwise(
     "LOGIT",
@@ -66,7 +66,7 @@ for _kind, _function, _slope in (
             Special("nan", (NAN,), NAN),
             Special("above", (3.0,), 3.0, cotangent=2.0, gradients=(2.0,)),
         ),
-        **({} if _kind == "RELU" else {"variants": {"other_parameter": {"value": 0.3}}}),
+        variants=None if _kind == "RELU" else {"other_parameter": {"value": 0.3}},
     )
 elementwise(
     "SILU",

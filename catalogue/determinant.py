@@ -51,18 +51,23 @@ define(
         ),
     )
 )
+
+
 define(Entry("COFACTOR", ops.cofactor, _det_samples, contracts=True))
 
 
 def _tangent_samples(rng: Rng) -> Iterable[Sample]:
-    for sample in _det_samples(rng):
-        (a,) = sample.args
-        t = rng.normal(size=a.shape) + (1j * rng.normal(size=a.shape) if a.dtype.kind == "c" else 0)
-        # third derivatives of det exist for n = 4 only where the matrix is regular
-        tags = sample.tags
-        if sample.name.startswith(("rank", "zeros")):
-            tags = tags | {"singular"}
-        yield Sample(sample.name, (a, t), {}, tags)
+    for count, n, rank in ((1, 3, 2), (1, 4, 4), (2, 4, 3), (2, 3, 1), (3, 4, 2)):
+        directions = rng.normal(size=(count, n, n))
+        yield named(f"along_{count}_n{n}_rank{rank}", _rank(rng, n, rank), *directions)
+    yield named("two", *rng.normal(size=(2, 2, 2)))
+    yield named("stack", *rng.normal(size=(2, 2, 3, 3)))
+    yield named("zero_matrix", np.zeros((4, 4)), *rng.normal(size=(2, 4, 4)))
+    yield named("zero_direction", regular(rng, 3, 3), np.zeros((3, 3)), np.eye(3))
+    yield named("one", [[2.0]], [[3.0]])
+    yield named("empty", np.zeros((0, 0)), np.zeros((0, 0)), tags=["empty"])
+    a = complex_matrix(rng, 3, 3)
+    yield named("complex", a, complex_matrix(rng, 3, 3), tags=["complex"])
 
 
 define(Entry("COFACTOR_TANGENT", ops.cofactor_tangent, _tangent_samples, contracts=True))

@@ -152,16 +152,18 @@ def _cast_samples(rng: np.random.Generator) -> Iterable[Sample]:
     x = REAL.draw(rng, (2, 3))
     yield Sample("real_to_complex", (x,), {"dtype": np.dtype("complex128")})
     z = COMPLEX.draw(rng, (3,))
-    yield Sample("complex_to_real", (z,), {"dtype": np.dtype("float64")}, {"complex"})
+    yield Sample("complex_to_real", (z,), {"dtype": np.dtype("float64")}, frozenset({"complex"}))
     # rounding makes these step functions: no differences
     for name in ("float32", "bfloat16", "int64", "bool"):
         yield Sample(f"to_{name}", (x,), {"dtype": _dtype(name)}, argnums=())
     yield Sample("scalar", (np.float64(1.1),), {"dtype": np.dtype("float32")}, argnums=())
-    yield Sample("empty", (np.zeros((0, 2)),), {"dtype": np.dtype("float32")}, {"empty"})
+    yield Sample("empty", (np.zeros((0, 2)),), {"dtype": np.dtype("float32")}, frozenset({"empty"}))
     ties = np.array([1 + 2.0**-8, 1 + 3 * 2.0**-8])
     yield Sample("ties", (ties,), {"dtype": _dtype("bfloat16")}, argnums=())
     for name, value in (("integer", [1, -2]), ("bool", [True, False])):
-        yield Sample(f"from_{name}", (np.array(value),), {"dtype": _dtype("float64")}, {"integer"})
+        yield Sample(
+            f"from_{name}", (np.array(value),), {"dtype": _dtype("float64")}, frozenset({"integer"})
+        )
 
 
 def _dtype(name: str) -> np.dtype[np.generic]:

@@ -49,7 +49,11 @@ for _kind, _function, _above in (("MAXIMUM", ops.maximum, 1.0), ("MINIMUM", ops.
             Special("tie", (3.0, 3.0), 3.0, cotangent=2.0, gradients=(1.0, 1.0)),
             Special("tied_infinities", (-INF, -INF), -INF, cotangent=2.0, gradients=(1.0, 1.0)),
             Special(
-                "larger_x", (4.0, 3.0), 3 + _above, cotangent=2.0, gradients=(2 * _above, 2 - 2 * _above)
+                "larger_x",
+                (4.0, 3.0),
+                3 + _above,
+                cotangent=2.0,
+                gradients=(2 * _above, 2 - 2 * _above),
             ),
             Special("nan", (NAN, 1.0), NAN, cotangent=2.0, gradients=(NAN, NAN)),
         ),
@@ -64,10 +68,18 @@ def _clamp_samples(rng: np.random.Generator) -> Iterable[Sample]:
         yield Sample(f"shape_{name}", (x, np.float64(-1.0), np.float64(1.0)), tags=frozenset(tags))
     x = Domain(avoid=(-1.0, 1.0), margin=0.3).draw(rng, (2, 1))
     yield Sample("broadcast", (x, np.full(3, -1.0), np.full((2, 3), 1.0)))
-    yield Sample("integers", (np.array([-4, 0, 4]), np.array(-1), np.array(1)), tags=frozenset({"integer"}))
+    yield Sample(
+        "integers", (np.array([-4, 0, 4]), np.array(-1), np.array(1)), tags=frozenset({"integer"})
+    )
     at = np.array([-2.0, -1.0, 0.0, 1.0, 2.0])
-    yield Sample("at_limits", (at, np.full(5, -1.0), np.full(5, 1.0)), tags=frozenset({"kink", "tie"}))
-    yield Sample("nan", (np.array([NAN, INF]), np.float64(-1.0), np.float64(1.0)), tags=frozenset({"nonfinite"}))
+    yield Sample(
+        "at_limits", (at, np.full(5, -1.0), np.full(5, 1.0)), tags=frozenset({"kink", "tie"})
+    )
+    yield Sample(
+        "nan",
+        (np.array([NAN, INF]), np.float64(-1.0), np.float64(1.0)),
+        tags=frozenset({"nonfinite"}),
+    )
     yield Sample("crossed_limits", (np.array([-3.0, 0.0, 3.0]), np.float64(1.0), np.float64(-1.0)))
 
 

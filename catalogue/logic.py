@@ -27,9 +27,13 @@ def _compare_samples(rng: np.random.Generator) -> Iterable[Sample]:
         x[0], y[0] = y, x[1, 0]
         yield Sample(f"{direction}_ties", (x, y), kwargs)
         special = np.array([NAN, INF, -INF, 0.0, -0.0, 1.0])
-        yield Sample(f"{direction}_special", (special, special[:, None]), kwargs, frozenset({"nonfinite"}))
+        yield Sample(
+            f"{direction}_special", (special, special[:, None]), kwargs, frozenset({"nonfinite"})
+        )
     yield Sample("scalar", (np.float64(1.0), np.float64(2.0)), {"direction": "LT"})
-    yield Sample("empty", (np.zeros((0,)), np.zeros((1,))), {"direction": "GE"}, frozenset({"empty"}))
+    yield Sample(
+        "empty", (np.zeros((0,)), np.zeros((1,))), {"direction": "GE"}, frozenset({"empty"})
+    )
     whole = (np.array([1, 2, 3]), np.array([3, 2, 1]))
     yield Sample("integers", whole, {"direction": "LE"}, frozenset({"integer"}))
     logical = (np.array([True, False]), np.array([True, True]))
@@ -129,7 +133,7 @@ for _kind, _function, _of_half in (
             "large": ([4503599627370497.0, -1e15, 1e300],),
             "special": ([NAN, INF, -INF],),
         },
-        tags={"at_steps": ["kink"], "large": ["large", "kink"], "special": ["nonfinite"]},
+        tags={"at_steps": ["kink"], "large": ["large", "edge"], "special": ["nonfinite"]},
         specials=(
             Special("half", (-2.5,), _of_half, cotangent=2.0, gradients=(0.0,)),
             Special("negative_zero", (-0.0,), -0.0, signed_zero=True),
@@ -161,9 +165,16 @@ for _kind, _function, _sample in (
             "rounding_quotient": ["kink"],
         },
         specials=(
-            Special("negative", (-7.0, 3.0), _sample[0], cotangent=2.0,
-                    gradients=(2.0, 6.0 if _kind == "MOD" else 4.0)),
-            Special("rounding_quotient", (1.0, 0.1), 1.0 % 0.1, cotangent=1.0, gradients=(1.0, -9.0)),
+            Special(
+                "negative",
+                (-7.0, 3.0),
+                _sample[0],
+                cotangent=2.0,
+                gradients=(2.0, 6.0 if _kind == "MOD" else 4.0),
+            ),
+            Special(
+                "rounding_quotient", (1.0, 0.1), 1.0 % 0.1, cotangent=1.0, gradients=(1.0, -9.0)
+            ),
         ),
     )
 elementwise(

@@ -16,6 +16,7 @@ from autodiff.program import Program
 from catalogue.entry import Entry, Sample, Special
 
 Array = np.ndarray[Any, Any]
+SMALLEST_STEP = 2.0**-1015
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -110,6 +111,12 @@ class Subject:
         """Values of the smooth results at the point."""
         return [np.asarray(out) for out in self.smooth(*self.points)]
 
+    @functools.cached_property
+    def narrowed(self) -> "Subject":
+        """The same subject at float32 (complex64) arguments."""
+        args = tree.map_leaves(lambda leaf: _narrow(np.asarray(leaf)), self.args)
+        return dataclasses.replace(self, args=args)
+
     @property
     def seed(self) -> int:
         """The seed of this subject's random numbers, from its name."""
@@ -123,7 +130,7 @@ class Subject:
         """Random directions, sized like the points; symmetric where a triangle is read."""
         rng = self.rng(purpose)
         return [
-            self._symmetrised(i, _normal(rng, x) * _size(x))
+            self._symmetrised(i, (_normal(rng, x) * _size(x)).astype(x.dtype))
             for i, x in zip(self.positions, self.points, strict=True)
         ]
 
@@ -133,7 +140,7 @@ class Subject:
     def cotangents(self, purpose: str = "cotangents") -> list[Array]:
         """Random cotangents of the smooth results."""
         rng = self.rng(purpose)
-        return [_normal(rng, y) for y in self.outputs]
+        return [_normal(rng, y).astype(y.dtype) for y in self.outputs]
 
     @functools.cached_property
     def differentiable(self) -> bool:
@@ -186,6 +193,12 @@ class Subject:
         return ad.trace(full, *args), args
 
 
+def _narrow(leaf: Array) -> Array:
+    if leaf.dtype == np.float64:
+        return leaf.astype(np.float32)
+    return leaf.astype(np.complex64) if leaf.dtype == np.complex128 else leaf
+
+
 def _normal(rng: np.random.Generator, like: Array) -> Array:
     values = np.asarray(rng.normal(size=like.shape))
     if like.dtype.kind == "c":
@@ -198,7 +211,9 @@ def _size(x: Array) -> Array:
     size = np.abs(x).astype(np.float64)
     nonzero = size[(size > 0) & np.isfinite(size)]
     fallback = float(np.median(nonzero)) if nonzero.size else 1.0
-    return np.where((size > 0) & np.isfinite(size), size, fallback)
+    known = (size > 0) & np.isfinite(size)
+    # a direction of subnormal size would have no digits of its own
+    return np.where(known, np.maximum(size, SMALLEST_STEP), fallback)
 
 
 def from_sample(entry: Entry, sample: Sample, thorough: bool) -> Subject:
@@ -226,19 +241,44 @@ def from_special(entry: Entry, special: Special) -> Subject:
         name=entry.kind,
         sample=special.name,
         function=entry.function,
-        args=special.args,
+        args=tuple(_stated(a) for a in special.args),
         kwargs=special.kwargs,
         special=special,
     )
 
 
+def _stated(arg: Any) -> Any:
+    """Nested lists of numbers in a stated convention stand for one array."""
+    if isinstance(arg, list):
+        array = np.asarray(arg)
+        return array if array.dtype.kind in "biufc" and _numbers(arg) else arg
+    return arg
+
+
+def _numbers(arg: Any) -> bool:
+    if isinstance(arg, list):
+        return all(_numbers(a) for a in arg)
+    return isinstance(arg, bool | int | float | complex)
+
+
+THOROUGH, DEEP = 2, 6
+
+
 def subjects_of(entry: Entry) -> list[Subject]:
-    """All subjects of an entry: its samples, then its specials."""
+    """All subjects of an entry: its samples, then its specials.
+
+    Second derivatives are judged on at most DEEP samples, planted points before plain shapes.
+    """
     thorough = 0
+    samples = entry.all_samples()
+    planted = [s for s in samples if not s.name.startswith(("shape_", "empty"))]
+    plain_shapes = [s for s in samples if s.name.startswith("shape_") and "empty" not in s.tags]
+    deep = {s.name for s in (plain_shapes[:1] + planted + plain_shapes[1:])[:DEEP]}
     found = []
-    for sample in entry.all_samples():
+    for sample in samples:
         plain = not sample.tags and any(np.ndim(a) for a in tree.flatten(sample.args)[0])
-        found.append(from_sample(entry, sample, plain and thorough < 2))
+        made = from_sample(entry, sample, plain and thorough < THOROUGH)
+        found.append(dataclasses.replace(made, second=made.second and sample.name in deep))
         thorough += plain
     return found + [from_special(entry, s) for s in entry.specials]
 

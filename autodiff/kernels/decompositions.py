@@ -41,14 +41,17 @@ def lu(a: Any) -> Any:
         rows = np.broadcast_to(np.arange(m), (*lead, m))
         return rows, np.zeros((*lead, m, rank), a.dtype), np.zeros((*lead, rank, n), a.dtype)
     p, lower, upper = scipy.linalg.lu(a, p_indices=True, check_finite=False)
-    return np.asarray(p, np.int64), lower, upper
+    # SciPy's p says where each row went: a = (l u)[p]
+    return np.argsort(p, axis=-1), lower, upper
 
 
 def only_finite(a: Any) -> Any:
     """The matrices with those that are not finite replaced by zeros, and NaN in their places."""
     finite = np.isfinite(a).all(axis=(-2, -1))
     zero = np.zeros((), a.dtype)
-    return np.where(finite[..., None, None], a, zero), np.where(finite, zero, np.nan)[..., None, None]
+    return np.where(finite[..., None, None], a, zero), np.where(finite, zero, np.nan)[
+        ..., None, None
+    ]
 
 
 def qr(a: Any, *, canonical: bool) -> Any:

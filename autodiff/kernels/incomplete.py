@@ -32,14 +32,16 @@ def excess(ratio: Any, d: Any) -> Any:
 def gamma_density(a: Any, x: Any) -> Any:
     """x ** (a - 1) e ** -x / Gamma(a): by powers for small a, by Stirling's series for large."""
     a, x = np.broadcast_arrays(np.asarray(a, np.float64), np.asarray(x, np.float64))
+    outside = ~((a > 0) & (x >= 0))
     small = a < 16
     s = np.where(small, a, 1)
     direct = np.power(x, s - 1) * np.exp(-x) * scipy.special.rgamma(s)
     b = np.where(small, 16, a)
-    y = np.where(x == 0, 1, x)
+    y = np.where((x == 0) | (x == np.inf), 1, x)
     exponent = stirling(b) - b * excess(y / b, (y - b) / b)
     series = np.sqrt(b / (2 * np.pi)) / y * np.exp(-exponent)
-    return np.where(small, direct, np.where(x == 0, 0, series))
+    value = np.where(small, direct, np.where(x == 0, 0, series))
+    return np.where(outside, np.nan, np.where(x == np.inf, 0, value))
 
 
 def beta_density(a: Any, b: Any, x: Any) -> Any:
@@ -59,16 +61,17 @@ def beta_density(a: Any, b: Any, x: Any) -> Any:
     exponent = p * excess(y * n / p, d * n / p) + q * excess((1 - y) * n / q, -d * n / q)
     exponent = exponent + stirling(n) - stirling(p) - stirling(q)
     series = np.sqrt(p * q / (2 * np.pi * n)) / (y * (1 - y)) * np.exp(exponent)
-    series = np.where((x <= 0) | (x >= 1), np.where((x < 0) | (x > 1), np.nan, 0), series)
-    return np.where(mid, direct, np.where(small, general, series))
+    series = np.where((x <= 0) | (x >= 1), 0, series)
+    value = np.where(mid, direct, np.where(small, general, series))
+    return np.where((a > 0) & (b > 0) & (x >= 0) & (x <= 1), value, np.nan)
 
 
 def bell(first: Any, higher: Any) -> Any:
     """f^(n) / f from the derivatives of log f: the first, and the list of the higher ones."""
     logs = [first, *higher]
-    ratios = [np.ones(np.shape(first))]
+    ratios: list[Any] = [1.0]
     for n in range(len(logs)):
-        ratios.append(sum(math.comb(n, k) * logs[k] * ratios[n - k] for k in range(n + 1)))
+        ratios.append(sum(math.comb(n, k) * (logs[k] * ratios[n - k]) for k in range(n + 1)))
     return ratios[-1]
 
 
@@ -130,13 +133,19 @@ def betainc_ab(a: Any, b: Any, x: Any, *, orders: tuple[int, int]) -> Any:
 
 def beta_ratio(a: Any, b: Any, log_t: Any, log_u: Any, orders: tuple[int, int]) -> Any:
     """Derivatives of the beta density in a and b over the density, at log t and log(1 - t)."""
+
     def log_derivative(i: int, j: int) -> Any:
         both = digammas(i + j - 1, a + b)
         if j == 0:
             return both - digammas(i - 1, a) + (log_t if i == 1 else 0)
         return both - digammas(j - 1, b) + (log_u if j == 1 else 0) if i == 0 else both
 
-    ratios = {(0, 0): np.ones(np.shape(log_t))}
+    return mixed_bell(log_derivative, orders)
+
+
+def mixed_bell(log_derivative: Any, orders: tuple[int, int]) -> Any:
+    """A mixed derivative of f over f, from the mixed derivatives of log f."""
+    ratios: dict[tuple[int, int], Any] = {(0, 0): 1.0}
     for i in range(orders[0] + 1):
         for j in range(orders[1] + 1):
             if i + j:
@@ -144,8 +153,7 @@ def beta_ratio(a: Any, b: Any, log_t: Any, log_u: Any, orders: tuple[int, int]) 
                 ratios[i, j] = sum(
                     math.comb(m, k)
                     * math.comb(n, h)
-                    * log_derivative(k + di, h + dj)
-                    * ratios[m - k, n - h]
+                    * (log_derivative(k + di, h + dj) * ratios[m - k, n - h])
                     for k in range(m + 1)
                     for h in range(n + 1)
                 )

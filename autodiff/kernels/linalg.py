@@ -42,8 +42,7 @@ def triangular_solve(a: Any, b: Any, *, lower: bool, trans: bool, unit: bool) ->
 
 
 def is_plain_triangle(a: Any, lower: bool, unit: bool) -> bool:
-    """Whether the triangle is finite without zeros on its diagonal: BLAS skips products with
-    zeros, and would lose a NaN."""
+    """Whether BLAS is safe: it skips products with zeros, and would lose a NaN or inf."""
     triangle = np.tril(a, -int(unit)) if lower else np.triu(a, int(unit))
     return bool(np.isfinite(triangle).all()) and (unit or bool(np.diagonal(a).all()))
 
@@ -117,27 +116,59 @@ def products_without(s: Any) -> Any:
     return out
 
 
-def cofactor(a: Any) -> Any:
-    """Gradient of det: matrix of signed minors, by the SVD, so that it is right at any rank.
+def minors(a: Any) -> Any:
+    """Matrix of signed minors by the SVD.
 
     For a = u s v^H it is det(u) det(v^H) conj(u) diag(prod_{k != i} s_k) v^T.
     """
     u, s, vh, sign = oriented_svd(a)
-    minors = np.diagonal(products_without(s), 0, -2, -1)
-    return sign * ((np.conj(u) * minors[..., None, :]) @ np.conj(vh))
+    without = np.diagonal(products_without(s), 0, -2, -1)
+    return sign * ((np.conj(u) * without[..., None, :]) @ np.conj(vh))
 
 
-def cofactor_tangent(a: Any, t: Any) -> Any:
-    """Derivative of `cofactor` at a in direction t, right at any rank.
+def minors_along(a: Any, *directions: Any) -> Any:
+    """Derivative of `minors` at a along all the directions, at any rank."""
+    if len(directions) == 1:
+        return minors_towards(a, *directions)
+    return mixed_minors(a, directions)
 
-    With b = u^H t v and p_ij = prod_{k != i, j} s_k, the matrix diag(p_i.) of `cofactor` becomes
+
+def minors_towards(a: Any, t: Any) -> Any:
+    """Derivative of `minors` at a in direction t.
+
+    With b = u^H t v and p_ij = prod_{k != i, j} s_k, the diagonal matrix of `minors` becomes
     m_jj = sum_{i != j} p_ij b_ii and m_ij = -p_ij b_ji: the second-order terms of det(s + b).
     """
     u, s, vh, sign = oriented_svd(a)
     b = np.conj(np.swapaxes(u, -1, -2)) @ t @ np.conj(np.swapaxes(vh, -1, -2))
-    n = s.shape[-1]
-    pairs = products_without(s) * (1 - np.eye(n, dtype=s.dtype))
-    m = -pairs * np.swapaxes(b, -1, -2)
-    rows = np.arange(n)
-    m[..., rows, rows] = (pairs @ np.diagonal(b, 0, -2, -1)[..., None])[..., 0]
-    return sign * (np.conj(u) @ m @ np.conj(vh))
+    one = np.eye(s.shape[-1], dtype=s.dtype)
+    pairs = products_without(s) * (1 - one)
+    sums = pairs @ np.diagonal(b, 0, -2, -1)[..., None]
+    return sign * (np.conj(u) @ (sums * one - pairs * np.swapaxes(b, -1, -2)) @ np.conj(vh))
+
+
+def mixed_minors(a: Any, directions: tuple[Any, ...]) -> Any:
+    """Derivative of `minors` at a along two or more directions t_1, ..., t_m.
+
+    minors(a + z t) is a polynomial of degree n - 1 in z: its coefficient of z^m is a mean over n
+    complex roots of unity, exact but for rounding, and the mixed derivative follows from those
+    along t_1 +- t_2 +- ... (polarisation).
+    """
+    n, order = a.shape[-1], len(directions)
+    sizes = [np.max(np.abs(t), axis=(-2, -1), keepdims=True, initial=0) for t in directions]
+    units = [t / np.where(c > 0, c, 1) for t, c in zip(directions, sizes, strict=True)]
+    # the radius at which rounding of the sampled values weighs least
+    step = (
+        np.max(np.abs(a), axis=(-2, -1), keepdims=True, initial=0) * order / max(n - 1 - order, 0.5)
+    )
+    step = np.where(step > 0, step, 1)
+    signs = 1 - 2 * (np.arange(2 ** (order - 1))[:, None] >> np.arange(order - 1) & 1)
+    signs = np.concatenate([np.ones((len(signs), 1), np.int64), signs], axis=1)
+    mixed = np.tensordot(signs.astype(a.real.dtype), np.stack(units), 1)
+    roots = np.exp(2j * np.pi * np.arange(n) / max(n, 1)).astype(np.result_type(a, np.complex64))
+    points = roots.reshape(n, *(1,) * (a.ndim + 1)) * step * mixed
+    weights = np.multiply.outer(roots**-order / max(n, 1), signs.prod(axis=1) / len(signs))
+    out = np.tensordot(weights.astype(roots.dtype), minors(a + points), 2)
+    for c in sizes:
+        out = out * (c / step)
+    return out if a.dtype.kind == "c" else out.real

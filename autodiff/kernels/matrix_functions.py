@@ -43,7 +43,9 @@ def expm(a: Any) -> Any:
     usable = np.isfinite(norm)
     scaled = np.where(usable & (norm > THETA), norm, THETA)
     squarings = np.ceil(np.log2(scaled / THETA)).astype(np.int64)
-    a = np.where(usable, np.ldexp(1.0, -squarings).astype(a.real.dtype) * a, np.eye(n, dtype=a.dtype))
+    a = np.where(
+        usable, np.ldexp(1.0, -squarings).astype(a.real.dtype) * a, np.eye(n, dtype=a.dtype)
+    )
     x = pade13(a)
     for step in range(int(squarings.max(initial=0))):
         x = np.where(step < squarings, x @ x, x)
@@ -52,13 +54,17 @@ def expm(a: Any) -> Any:
 
 def pade13(a: Any) -> Any:
     """The [13/13] Padé approximant of exp at matrices of norm up to THETA."""
-    c = [np.asarray(p, a.real.dtype) for p in PADE]
+    c = [np.asarray(p / PADE[0], a.real.dtype) for p in PADE]
     one = np.eye(a.shape[-1], dtype=a.dtype)
     a2 = a @ a
     a4 = a2 @ a2
     a6 = a4 @ a2
-    odd = a6 @ (c[13] * a6 + c[11] * a4 + c[9] * a2) + c[7] * a6 + c[5] * a4 + c[3] * a2 + c[1] * one
-    even = a6 @ (c[12] * a6 + c[10] * a4 + c[8] * a2) + c[6] * a6 + c[4] * a4 + c[2] * a2 + c[0] * one
+    odd = (
+        a6 @ (c[13] * a6 + c[11] * a4 + c[9] * a2) + c[7] * a6 + c[5] * a4 + c[3] * a2 + c[1] * one
+    )
+    even = (
+        a6 @ (c[12] * a6 + c[10] * a4 + c[8] * a2) + c[6] * a6 + c[4] * a4 + c[2] * a2 + c[0] * one
+    )
     odd = a @ odd
     return np.linalg.solve(even - odd, even + odd)
 

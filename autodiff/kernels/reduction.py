@@ -18,8 +18,10 @@ def argmax_mask(x: Any, *, axis: tuple[int, ...]) -> Any:
 
 
 def norm_scale(x: Any, *, axis: tuple[int, ...]) -> Any:
-    """The power of two 2^e with 2^e <= max |x| < 2^(e + 1) along the axes, which stay as extents
-    of 1; 1 where the maximum is 0 or not finite, and for no elements."""
+    """The power of two 2^e with 2^e <= max |x| < 2^(e + 1) along the axes.
+
+    The axes stay as extents of 1; 1 where the maximum is 0 or not finite, and for no elements.
+    """
     size = np.max(np.abs(x), axis=axis, keepdims=True, initial=0)
     exponent = np.frexp(size)[1] - 1
     scale = np.ldexp(np.ones((), size.dtype), exponent)

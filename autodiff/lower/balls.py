@@ -71,15 +71,49 @@ class Ball(Number):
 
         return cls(flint.arb.pi())
 
+    @classmethod
+    def eigenpairs(cls, matrix: Any) -> list[tuple["Ball", list["Ball"]]]:
+        """Proven eigenvalues, which Arb isolates, and real multiples of its eigenvectors."""
+        import flint
+
+        entries = [[cls.complex_of(cls.of(x).v, 0) for x in row] for row in matrix]
+        try:
+            values, vectors = flint.acb_mat(entries).eig(right=True)
+        except ValueError:
+            raise Undecided("whether eigenvalues are equal") from None
+        pairs = []
+        for j, value in enumerate(values):
+            column = [vectors[i, j] for i in range(len(entries))]
+            # an eigenvector may come times any complex number
+            top = max(column, key=lambda z: float(abs(z).mid()))
+            pairs.append((cls(value.real), [cls((z / top).real) for z in column]))
+        return sorted(pairs, key=lambda p: float(p[0].v.mid()))
+
+    @classmethod
+    def matrix_exponential(cls, matrix: Any) -> list[list["Ball"]]:
+        """`flint.arb_mat.exp`, or that of complex matrices."""
+        import flint
+
+        rows = [[cls.of(x) for x in row] for row in matrix]
+        kind = flint.acb_mat if any(x.is_complex for r in rows for x in r) else flint.arb_mat
+        result = kind([[x.v for x in r] for r in rows]).exp()
+        return [[cls(result[i, j]) for j in range(len(rows))] for i in range(len(rows))]
+
     def exact(self) -> Fraction | None:
         """The midpoint where the radius is 0."""
-        if self.is_complex or not self.v.is_exact() or not self.v.is_finite():
-            return None
-        return _dyadic(*self.v.man_exp())
+        return self.midpoint() if not self.is_complex and self.v.is_exact() else None
 
     def midpoint(self) -> Fraction | None:
         """The midpoint of a real ball; None where it is not finite."""
         return _dyadic(*self.v.mid().man_exp()) if self.v.is_finite() else None
+
+    def ends(self) -> tuple[Fraction, ...]:
+        """Lower and upper end."""
+        middle = self.midpoint()
+        if middle is None:
+            raise Undecided("a value that is not finite")
+        error = Ball(self.v.rad()).midpoint() or Fraction(0)
+        return middle - error, middle + error
 
     def radius(self) -> float:
         """An upper bound of the error, rounded up."""
@@ -159,6 +193,24 @@ class Digits(Number):
         """The circle constant at the current precision."""
         return cls(+_mp().pi)
 
+    @classmethod
+    def eigenpairs(cls, matrix: Any) -> list[tuple["Digits", list["Digits"]]]:
+        """mpmath's QR iteration at the current precision."""
+        mp = _mp()
+        values, vectors = mp.eigsy(mp.matrix([[cls.of(x).v for x in row] for row in matrix]))
+        n = len(values)
+        gaps = [abs(values[j + 1] - values[j]) for j in range(n - 1)]
+        if any(gap < mp.ldexp(1 + abs(values[n - 1]), -mp.prec // 2) for gap in gaps):
+            raise Undecided("whether eigenvalues are equal")
+        return [(cls(values[j]), [cls(vectors[i, j]) for i in range(n)]) for j in range(n)]
+
+    @classmethod
+    def matrix_exponential(cls, matrix: Any) -> list[list["Digits"]]:
+        """mpmath's Taylor series with scaling at the current precision."""
+        mp = _mp()
+        result = mp.expm(mp.matrix([[cls.of(x).v for x in row] for row in matrix]))
+        return [[cls(result[i, j]) for j in range(len(matrix))] for i in range(len(matrix))]
+
     def exact(self) -> Fraction | None:
         """The value as a fraction, as every mpf is one; None where it is not finite."""
         return None if self.is_complex else self.midpoint()
@@ -207,8 +259,16 @@ def _mp_function(name: str) -> Callable[..., Any]:
     return found
 
 
-def _dyadic(mantissa: Any, exponent: Any) -> Fraction:
+HUGE = 20000  # exponents beyond are far outside every format, and would fill the memory
+
+
+def _dyadic(mantissa: Any, exponent: Any) -> Fraction | None:
+    """mantissa * 2^exponent; None for what overflows every format, nearly 0 for what underflows."""
     m, e = int(mantissa), int(exponent)
+    if e + m.bit_length() > HUGE:
+        return None
+    if e + m.bit_length() < -HUGE:
+        return Fraction((m > 0) - (m < 0), 1 << HUGE)
     return Fraction(m << e) if e >= 0 else Fraction(m, 1 << -e)
 
 

@@ -102,7 +102,8 @@ def nearest(x: Fraction, form: Format) -> float:
 def _norm_scale(call: Call, x: Array, *, axis: tuple[int, ...]) -> Any:
     """A power of two near the largest magnitude: it cancels, so that the midpoint may choose."""
     sizes = each(lambda v: abs(v).midpoint() or Fraction(0), x)
-    largest = np.max(sizes, axis=axis, keepdims=True, initial=Fraction(0))
+    zero: Any = Fraction(0)
+    largest = np.max(sizes, axis=axis, keepdims=True, initial=zero)
     return each(lambda m: call.number.of(1) * (2.0 ** _floor_log2(m) if m else 1.0), largest)
 
 

@@ -36,7 +36,7 @@ FUNCTIONS.update(
         "REAL": lambda x: x.real,
         "IMAG": lambda x: x.imag,
         "COMPLEX": lambda x, y: type(x)(x.complex_of(x.v, y.v)),
-        "ISFINITE": lambda x: _parts_finite(x),
+        "ISFINITE": lambda x: x.is_finite(),
         "ISINF": lambda x: _is_infinite(x),
         "ISNAN": lambda x: _is_nan(x),
         "STOP_GRADIENT": lambda x: x,
@@ -44,18 +44,14 @@ FUNCTIONS.update(
 )
 
 
-def _parts_finite(x: Number) -> bool:
-    return x.real.midpoint() is not None and x.imag.midpoint() is not None
-
-
 def _is_infinite(x: Number) -> bool:
-    if _parts_finite(x):
+    if x.is_finite():
         return False
     return any(p.compare(x.real_of(s * math.inf)) == 0 for p in (x.real, x.imag) for s in (1, -1))
 
 
 def _is_nan(x: Number) -> bool:
-    if _parts_finite(x) or _is_infinite(x):
+    if x.is_finite() or _is_infinite(x):
         return False
     raise Undecided("whether a value is NaN or infinite")
 
@@ -109,7 +105,7 @@ def _exprel(x: Number, order: int) -> Any:
 
 @rule("SINC")
 def _sinc(x: Number, order: int) -> Any:
-    """With u = pi x, u f_n = sin(u + n pi / 2) - n f_(n-1), and f_n(0) = cos(n pi / 2) / (n + 1)."""
+    """u = pi x: u f_n = sin(u + n pi / 2) - n f_(n-1), and f_n(0) = cos(n pi / 2) / (n + 1)."""
     scale = x.pi() ** order if order else x.of(1)
     if _is_zero(x):
         return scale * (1, 0, -1, 0)[order % 4] / (order + 1)

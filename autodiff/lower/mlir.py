@@ -140,8 +140,46 @@ def op_names(module: Any) -> frozenset[str]:
         names.add(op.name)
         return ir.WalkResult.ADVANCE
 
-    module.operation.walk(visit)
+    getattr(module, "operation", module).walk(visit)
     return frozenset(names)
+
+
+def functions(text: str) -> dict[str, tuple[frozenset[str], frozenset[str]]]:
+    """Op names and floating element types of each function of a module, callees included.
+
+    The chlo operations are rewritten first.
+    """
+    module = parse(text)
+    legalize(module)
+    own: dict[str, tuple[set[str], set[str], set[str]]] = {}
+    for op in module.body.operations:
+        source = str(op)
+        called = {a or b for a, b in _CALLED.findall(source)}
+        name = str(op.attributes["sym_name"]).strip('"')
+        own[name] = (set(op_names(op)), set(element_types(source)), called)
+    result = {}
+    for name in own:
+        reached, todo = {name}, [name]
+        while todo:
+            new = own[todo.pop()][2] & own.keys() - reached
+            reached |= new
+            todo += new
+        ops = frozenset().union(*(own[r][0] for r in reached))
+        result[name] = (ops, frozenset().union(*(own[r][1] for r in reached)))
+    return result
+
+
+_CALLED = re.compile(r"\bcall @([\w.$-]+)|\bdecomposition = @([\w.$-]+)")
+_TENSOR = re.compile(r"tensor<(?:[\d?]+x)*(?:complex<)?(\w+)")
+_FLOAT = re.compile(r"(?:b?f|tf)\d+\w*")
+
+
+def element_types(text: str) -> frozenset[str]:
+    """The floating element types of a text's tensors: "f64", "f32", "f16", "bf16", "f8E4M3FN".
+
+    Complex tensors count with the type of their parts.
+    """
+    return frozenset(name for name in _TENSOR.findall(text) if _FLOAT.fullmatch(name))
 
 
 def legalize(module: Any) -> None:

@@ -79,12 +79,41 @@ class Number:
         """The best known value of a real number; None where it is not finite."""
         raise NotImplementedError
 
+    @classmethod
+    def eigenpairs(cls, matrix: Any) -> list[tuple[Self, list[Self]]]:
+        """Eigenvalues of a real symmetric object matrix, ascending, each with an eigenvector.
+
+        Raises Undecided where eigenvalues are not told apart.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def matrix_exponential(cls, matrix: Any) -> list[list[Self]]:
+        """Rows of the exponential of a square object matrix."""
+        raise NotImplementedError
+
+    def ends(self) -> tuple[Fraction, ...]:
+        """What bounds a finite real number: the ends of a ball, or the value itself."""
+        value = self.midpoint()
+        if value is None:
+            raise Undecided("a value that is not finite")
+        return (value,)
+
+    def is_finite(self) -> bool:
+        """Whether the value is finite, so that it equals itself."""
+        return self.real.midpoint() is not None and self.imag.midpoint() is not None
+
     # Conversion.
 
     @classmethod
     def of(cls, value: Any) -> Self:
         """A Number from a Number or a Python or NumPy scalar, exactly."""
-        return value if isinstance(value, cls) else cls(cls._raw(value))
+        if isinstance(value, cls):
+            return value
+        raw = cls._raw(value)
+        if raw is None:
+            raise TypeError(f"a number cannot be made from a {type(value).__name__}")
+        return cls(raw)
 
     @classmethod
     def _raw(cls, value: Any) -> Any:
@@ -95,7 +124,7 @@ class Number:
         if isinstance(value, complex | np.complexfloating):
             z = complex(value)
             return cls.complex_of(cls.real_of(z.real), cls.real_of(z.imag))
-        if isinstance(value, float | np.floating) or getattr(value, "dtype", None) is not None:
+        if isinstance(value, float | np.floating):
             return cls.real_of(float(value))
         return None
 
@@ -111,6 +140,8 @@ class Number:
         return self._with(lambda a, b: a + b, other)
 
     def __sub__(self, other: Any) -> Any:
+        if other is self and self.is_finite():
+            return self.of(0)  # where subtracting the ball from itself would leave twice its error
         return self._with(lambda a, b: a - b, other)
 
     def __mul__(self, other: Any) -> Any:
@@ -173,6 +204,8 @@ class Number:
 
     def _order(self, other: Any) -> int:
         raw = self._raw(other)
+        if other is self and self.is_finite():
+            return 0
         if raw is None:
             raise TypeError(f"a number cannot be compared with {type(other).__name__}")
         return self.compare(raw)
@@ -193,7 +226,7 @@ class Number:
         z = self.of(other)
         if self.is_complex or z.is_complex:
             return self.real == z.real and self.imag == z.imag
-        return self is z or self.compare(z.v) == 0
+        return self._order(z) == 0
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -253,8 +286,8 @@ class Number:
         order = self.compare(self.real_of(0))
         if order == 0:
             return self
-        root = abs(self).call("root", 3)
-        return -root if order < 0 else root
+        root = type(self)(abs(self.v)).call("root", 3)
+        return type(self)(-root.v) if order < 0 else root
 
     @classmethod
     def _quotient(cls, a: Self, b: Self) -> Self:

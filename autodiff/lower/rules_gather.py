@@ -19,9 +19,10 @@ def scatter(x: Any, updates: Any, *indices: Any, axis: int) -> Any:
     """
     extents = x.shape[axis : axis + len(indices)]
     shape = jnp.broadcast_shapes(*(i.shape for i in indices))
+    wide = [i.astype(jnp.int32) if i.dtype.itemsize < 4 else i for i in indices]
     full = [
         jnp.broadcast_to(jnp.where(i < 0, i + n, i), shape)
-        for i, n in zip(indices, extents, strict=True)
+        for i, n in zip(wide, extents, strict=True)
     ]
     order = jnp.arange(_size(shape)).reshape(shape)
     last = jnp.full(extents, -1).at[tuple(full)].max(order, mode="drop")

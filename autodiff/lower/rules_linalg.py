@@ -123,7 +123,7 @@ def _products_without(s: Any) -> Any:
 
 
 @_widened
-def cofactor(a: Any) -> Any:
+def minors(a: Any) -> Any:
     """Matrix of signed minors, by the SVD."""
     if not a.size:
         return a
@@ -133,16 +133,38 @@ def cofactor(a: Any) -> Any:
 
 
 @_widened
-def cofactor_tangent(a: Any, t: Any) -> Any:
-    """Derivative of `cofactor` at a in direction t."""
+def minors_along(a: Any, *directions: Any) -> Any:
+    """Derivative of `minors` at a along all the directions."""
     if not a.size:
         return a
+    return _towards(a, *directions) if len(directions) == 1 else _mixed_minors(a, directions)
+
+
+def _towards(a: Any, t: Any) -> Any:
     u, s, vh, sign = _oriented_svd(a)
     b = _product(_product(jnp.conj(_swapped(u)), t), jnp.conj(_swapped(vh)))
-    pairs = _products_without(s) * (1 - np.eye(s.shape[-1], dtype=s.dtype))
+    one = np.eye(s.shape[-1], dtype=s.dtype)
+    pairs = _products_without(s) * (1 - one)
     sums = _product(pairs, jnp.diagonal(b, 0, -2, -1)[..., None])
-    m = sums * np.eye(s.shape[-1], dtype=s.dtype) - pairs * _swapped(b)
-    return sign * _product(_product(jnp.conj(u), m), jnp.conj(vh))
+    return sign * _product(_product(jnp.conj(u), sums * one - pairs * _swapped(b)), jnp.conj(vh))
+
+
+def _mixed_minors(a: Any, directions: tuple[Any, ...]) -> Any:
+    n, order = a.shape[-1], len(directions)
+    sizes = [jnp.max(jnp.abs(t), axis=(-2, -1), keepdims=True) for t in directions]
+    units = [t / jnp.where(c > 0, c, 1) for t, c in zip(directions, sizes, strict=True)]
+    step = jnp.max(jnp.abs(a), axis=(-2, -1), keepdims=True) * order / max(n - 1 - order, 0.5)
+    step = jnp.where(step > 0, step, 1)
+    signs = 1 - 2 * (np.arange(2 ** (order - 1))[:, None] >> np.arange(order - 1) & 1)
+    signs = np.concatenate([np.ones((len(signs), 1), np.int64), signs], axis=1)
+    mixed = jnp.tensordot(signs.astype(a.real.dtype), jnp.stack(units), 1, precision=HIGHEST)
+    roots = np.exp(2j * np.pi * np.arange(n) / n).astype(np.result_type(a.dtype, np.complex64))
+    points = roots.reshape(n, *(1,) * (a.ndim + 1)) * step * mixed
+    weights = np.multiply.outer(roots**-order / n, signs.prod(axis=1) / len(signs))
+    out = jnp.tensordot(weights.astype(roots.dtype), minors(a + points), 2, precision=HIGHEST)
+    for c in sizes:
+        out = out * (c / step)
+    return out if jnp.iscomplexobj(a) else out.real
 
 
 # --- decompositions ------------------------------------------------------------------------
@@ -161,7 +183,11 @@ def lu(a: Any) -> Any:
     k = min(m, n)
     if not a.size:
         order = jnp.broadcast_to(jnp.arange(m), a.shape[:-1])
-        return order, jnp.zeros((*a.shape[:-1], k), a.dtype), jnp.zeros((*a.shape[:-2], k, n), a.dtype)
+        return (
+            order,
+            jnp.zeros((*a.shape[:-1], k), a.dtype),
+            jnp.zeros((*a.shape[:-2], k, n), a.dtype),
+        )
     factors, _, order = lax.linalg.lu(a)
     lower = jnp.tril(factors[..., :k], -1) + np.eye(m, k, dtype=a.dtype)
     return order, lower, jnp.triu(factors[..., :k, :])
@@ -193,7 +219,7 @@ def _orientation(v: Any) -> Any:
 def eigh(a: Any, *, canonical: bool) -> Any:
     """Eigenvalues in ascending order and eigenvectors, from the lower triangle."""
     if not a.size:
-        return a[..., 0], a
+        return jnp.zeros(a.shape[:-1], a.dtype), a
     a, bad = _only_finite(jnp.tril(a))
     v, w = lax.linalg.eigh(a, lower=True, symmetrize_input=False)
     v = v * _orientation(v) if canonical else v
@@ -250,7 +276,7 @@ def expm(a: Any) -> Any:
 
 
 def _pade13(a: Any) -> Any:
-    c = [jnp.asarray(p, a.real.dtype) for p in PADE]
+    c = [jnp.asarray(p / PADE[0], a.real.dtype) for p in PADE]
     one = jnp.eye(a.shape[-1], dtype=a.dtype)
     a2 = _product(a, a)
     a4 = _product(a2, a2)

@@ -73,7 +73,8 @@ def polygamma(x: Any, *, n: int) -> Any:
     left = x < 0
     sign = -1.0 if n % 2 == 0 else 1.0
     order = jnp.full(x.shape, n + 1, x.dtype)
-    value = sign * math.factorial(n) * lax.zeta(order, jnp.where(left, 1 - x, x))
+    tail = lax.zeta(order, jnp.where(left, 1 - x, x))
+    value = sign * math.factorial(n) * jnp.where(x == jnp.inf, 0, tail)
     p = np.polynomial.Polynomial([0.0, 1.0])
     for _ in range(n):
         p = -p.deriv() * np.polynomial.Polynomial([1.0, 0.0, 1.0])

@@ -2,7 +2,6 @@
 
 import os
 import pickle
-import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -12,7 +11,7 @@ import numpy as np
 
 from autodiff.lower import mlir
 from autodiff.lower.jax import flat_function, input_dtypes, needs_x64
-from autodiff.lower.mlir import StableHLOError, UnsupportedError
+from autodiff.lower.mlir import StableHLOError, UnsupportedError, element_types
 from autodiff.optional import require
 from autodiff.program import Program
 
@@ -92,18 +91,6 @@ def verify_stablehlo(text: str) -> None:
         StableHLOError: the text is not valid; the message says where, as `line:column`.
     """
     mlir.parse(text)
-
-
-_TENSOR = re.compile(r"tensor<(?:[\d?]+x)*(?:complex<)?(\w+)")
-_FLOAT = re.compile(r"(?:b?f|tf)\d+\w*")
-
-
-def element_types(text: str) -> frozenset[str]:
-    """The floating element types of a module's tensors: "f64", "f32", "f16", "bf16", "f8E4M3FN".
-
-    Complex tensors count with the type of their parts.
-    """
-    return frozenset(name for name in _TENSOR.findall(text) if _FLOAT.fullmatch(name))
 
 
 def eval_stablehlo(text: str, args: Sequence[Any], timeout: float = 120.0) -> list[Array]:

@@ -32,10 +32,19 @@ def implements(*functions: Any) -> Callable[[Function], Function]:
     return register
 
 
+_filled = False
+
+
 def _fill_tables() -> None:
-    if not FUNCTIONS:
-        for module in pkgutil.iter_modules(__path__):
-            importlib.import_module(f"{__name__}.{module.name}")
+    global _filled
+    if _filled:
+        return
+    for module in pkgutil.iter_modules(__path__):
+        importlib.import_module(f"{__name__}.{module.name}")
+    # with SCIPY_ARRAY_API=1 SciPy's names are wrappers around the ufuncs that arrive here
+    for wrapper in list(UFUNCS):
+        UFUNCS.setdefault(getattr(wrapper, "__wrapped__", wrapper), UFUNCS[wrapper])
+    _filled = True
 
 
 def apply_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

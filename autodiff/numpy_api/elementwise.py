@@ -129,9 +129,7 @@ def _where(condition: Any, x: Any = None, y: Any = None) -> Any:
 
 
 @implements(np.clip)
-def _clip(
-    a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None
-) -> Any:
+def _clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:
     return ops.clip(a, min if a_min is None else a_min, max if a_max is None else a_max)
 
 
@@ -167,9 +165,7 @@ def _nan_to_num(
 
 
 @implements(np.isclose)
-def _isclose(
-    a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False
-) -> Any:
+def _isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Any:
     a, b = _inexact(a), _inexact(b)
     near = (ops.abs(a - b) <= atol + rtol * ops.abs(b)) & ops.isfinite(b) | (a == b)
     return near | (ops.isnan(a) & ops.isnan(b)) if equal_nan else near

@@ -1,26 +1,118 @@
 """scipy.special's ufuncs."""
 
+import math
+from typing import Any
+
+import numpy as np
 import scipy.special as sp
 
 from autodiff import ops
+from autodiff.errors import TracerError
 from autodiff.numpy_api import UFUNCS
+from autodiff.tracer import Tracer
+from autodiff.trace import quoted, user_line
+
+LN10 = 2.302585092994046
 
 UFUNCS.update(
     {
         sp.expit: ops.sigmoid,
         sp.log_expit: ops.log_sigmoid,
         sp.logit: ops.logit,
+        sp.softplus: ops.softplus,
         sp.xlogy: ops.xlogy,
         sp.xlog1py: ops.xlog1py,
-        sp.entr: ops.entr,
         sp.exprel: ops.exprel,
+        sp.expm1: ops.expm1,
+        sp.exp2: ops.exp2,
+        sp.exp10: lambda x: ops.exp(LN10 * x),
+        sp.log1p: ops.log1p,
+        sp.cbrt: ops.cbrt,
+        sp.cosm1: lambda x: -2 * ops.square(ops.sin(x / 2)),
+        sp.entr: ops.entr,
         sp.erf: ops.erf,
         sp.erfc: ops.erfc,
         sp.erfinv: ops.erfinv,
+        sp.erfcinv: lambda x: ops.ndtri(x / 2) * -math.sqrt(0.5),
         sp.ndtr: ops.ndtr,
+        sp.log_ndtr: ops.log_ndtr,
         sp.ndtri: ops.ndtri,
         sp.gammaln: ops.lgamma,
         sp.gamma: ops.gamma,
+        sp.rgamma: lambda x: ops.reciprocal(ops.gamma(x)),
+        sp.betaln: lambda a, b: ops.lgamma(a) + ops.lgamma(b) - ops.lgamma(a + b),
         sp.psi: ops.digamma,
+        sp.gammainc: ops.igamma,
+        sp.gammaincc: ops.igammac,
+        sp.betainc: ops.betainc,
+        sp.betaincc: lambda a, b, x: ops.betainc(b, a, 1 - x),
+        sp.i0: ops.bessel_i0,
+        sp.i1: ops.bessel_i1,
+        sp.i0e: ops.bessel_i0e,
+        sp.i1e: ops.bessel_i1e,
+        sp.j0: ops.bessel_j0,
+        sp.j1: ops.bessel_j1,
+        # the ufuncs behind scipy.special.zeta
+        sp._ufuncs._zeta: ops.zeta,
+        sp._ufuncs._riemann_zeta: lambda s: ops.zeta(s, 1.0),
+    }
+)
+
+
+def _of_integer_order(ufunc: Any, function: Any) -> Any:
+    """A Bessel ufunc f(v, x) whose order v is a fixed integer."""
+
+    def bessel(v: Any, x: Any) -> Any:
+        if isinstance(v, Tracer) or np.ndim(v) or float(v) != int(v):
+            raise TracerError(
+                f"scipy.special.{ufunc.__name__} of a traced, array or fractional order",
+                quoted(user_line()),
+                "the order is a fixed integer: pass a Python int",
+            )
+        return function(int(v), x)
+
+    return bessel
+
+
+UFUNCS.update(
+    {
+        ufunc: _of_integer_order(ufunc, function)
+        for ufunc, function in (
+            (sp.iv, ops.bessel_iv),
+            (sp.ive, ops.bessel_ive),
+            (sp.jv, ops.bessel_jv),
+        )
+    }
+)
+
+
+def _rel_entr(x: Any, y: Any) -> Any:
+    inside = (x > 0) & (y > 0)
+    p, q = ops.where(inside, x, 1.0), ops.where(inside, y, 1.0)
+    edge = ops.where((x == 0) & (y >= 0), 0.0, np.inf)
+    edge = ops.where((x != x) | (y != y), np.nan, edge)
+    return ops.where(inside, p * ops.log(p / q), edge)
+
+
+def _huber(delta: Any, r: Any) -> Any:
+    size = ops.abs(r)
+    outer = delta * (size - 0.5 * delta)
+    value = ops.where(size <= delta, 0.5 * ops.square(r), outer)
+    return ops.where(delta < 0, np.inf, value)
+
+
+def _boxcox(x: Any, power: Any) -> Any:
+    # (x ** p - 1) / p, and its limit log(x) at p = 0
+    log_x = ops.log(x)
+    return log_x * ops.exprel(power * log_x)
+
+
+UFUNCS.update(
+    {
+        sp.rel_entr: _rel_entr,
+        sp.kl_div: lambda x, y: _rel_entr(x, y) - x + y,
+        sp.huber: _huber,
+        sp.boxcox: _boxcox,
+        sp.boxcox1p: lambda x, power: ops.log1p(x) * ops.exprel(power * ops.log1p(x)),
     }
 )

@@ -5,6 +5,7 @@ from autodiff.ops.contraction import *
 from autodiff.ops.control import *
 from autodiff.ops.dynamic import *
 from autodiff.ops.elementwise import *
+from autodiff.ops.extents import *
 from autodiff.ops.gather import *
 from autodiff.ops.indexing import *
 from autodiff.ops.lookup import *
@@ -21,6 +22,7 @@ from autodiff.ops.logic import *
 from autodiff.ops.powers import *
 from autodiff.ops.special import *
 from autodiff.ops.transcendental import *
+from autodiff.ops.trigonometry import *
 from autodiff.ops.cumulative import *
 from autodiff.ops.divergence import *
 from autodiff.ops.loss import *
@@ -29,5 +31,16 @@ from autodiff.ops.softmax import *
 from autodiff.ops.statistics import *
 from autodiff.ops.decompositions import *
 from autodiff.ops.determinant import *
+from autodiff.ops.diagonals import *
 from autodiff.ops.linalg import *
 from autodiff.ops.matrix_functions import *
+from autodiff.ops.bessel import *
+from autodiff.ops.incomplete import *
+from autodiff.ops.convolution import *
+from autodiff.ops.transposed_convolution import *
+from autodiff.ops.pooling import *
+from autodiff.ops.attention import *
+from autodiff.ops.recurrent import *
+from autodiff.ops.random import *
+from autodiff.ops.signal import *
+from autodiff.ops.spectra import *

@@ -6,7 +6,8 @@ import numpy as np
 import scipy.special
 
 from autodiff.families import promote, unary
-from autodiff.ops.transcendental import exp, expm1, log, log1p, sech2
+from autodiff.ops.transcendental import exp, expm1, log, log1p
+from autodiff.ops.trigonometry import sech2
 from autodiff.trace import bind
 
 __all__ = [
@@ -154,6 +155,3 @@ def gelu(x: Any, approximate: str = "none") -> Any:
         raise ValueError(f"approximate={approximate!r} is not 'none' or 'tanh'")
     (x,) = promote(x, inexact=True)
     return bind("GELU", x, approximate=approximate)
-
-
-

@@ -93,8 +93,10 @@ def _same_spec(kind: str, kinds: str) -> Callable[..., Any]:
 
 
 def _cumprod_jvp(primals: Any, tangents: Any, y: Any, *, axis: int) -> Any:
-    """The product rule by doubling: (P, D) of a window of s elements and of the s before it join
-    to (P' P, D' P + P' D). No division, so zeros are like other numbers."""
+    """The product rule by doubling, without division: zeros are like other numbers.
+
+    The pairs (P, D) of a window of s elements and of the s before it join to (P' P, D' P + P' D).
+    """
     del y
     (p,), (dot,) = primals, tangents
     n = np.shape(p)[axis]

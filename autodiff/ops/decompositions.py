@@ -2,8 +2,9 @@
 
 Factors that are unique only up to signs are normalised by a stated rule (`canonical`), so that
 two libraries agree; NumPy's own functions on traced values keep LAPACK's signs.
-Quotients by differences of equal eigenvalues count as 0: then a function of the eigenvalues alone
-keeps its derivative, and so do those in which the lost rotation cancels.
+Quotients by differences of equal eigenvalues count as 0, equal meaning nearer than rounding can
+tell: then a function of the eigenvalues alone keeps its derivative, and so do those in which the
+lost rotation cancels.
 """
 
 from typing import Any
@@ -14,18 +15,11 @@ from autodiff.errors import ShapeError
 from autodiff.families import batch_leading, composite
 from autodiff.kernels import decompositions as kernels
 from autodiff.op import Op, define
+from autodiff.ops.diagonals import tril, triu
 from autodiff.ops.elementwise import cast, where
-from autodiff.ops.linalg import (
-    REAL_KINDS,
-    check_matrix,
-    column,
-    matrix,
-    product,
-    row,
-    swapped,
-    tril,
-    triu,
-)
+from autodiff.ops.linalg import REAL_KINDS, check_matrix, column, matrix, product, row, swapped
+from autodiff.ops.powers import abs as absolute
+from autodiff.ops.reduction import max as largest
 from autodiff.ops.shape import concatenate, pad, slice_
 from autodiff.program import Spec
 from autodiff.trace import bind
@@ -43,9 +37,16 @@ def triangular(a: Any, b: Any, lower: bool, trans: bool = False, unit: bool = Fa
     return bind("TRIANGULAR_SOLVE", a, b, lower=lower, trans=trans, unit=unit)
 
 
-def safe_reciprocal(x: Any) -> Any:
-    """1 / x, and 0 where x is 0."""
-    zero = x == 0
+def rounding_of(values: Any) -> Any:
+    """n eps max|values| with an axis of 1: what eigenvalues are known to at best."""
+    n = np.shape(values)[-1]
+    dtype = values.dtype if values.dtype.kind == "f" else np.dtype(np.float32)
+    return (n * float(np.finfo(dtype).eps)) * largest(absolute(values), -1, keepdims=True)
+
+
+def safe_reciprocal(x: Any, rounding: Any) -> Any:
+    """1 / x, and 0 where x is 0 to rounding."""
+    zero = absolute(x) <= rounding
     return where(zero, 0.0, 1.0 / where(zero, 1.0, x))
 
 
@@ -140,13 +141,14 @@ define(
 
 
 def lu(a: Any) -> tuple[Any, Any, Any]:
-    """Row order and triangular factors, a[p] = l u: `scipy.linalg.lu(a, p_indices=True)`.
+    """Row order and triangular factors, a[p] = l u, with row exchanges.
 
     With m = l^-1 da[p] u^-1: dl = l tril(m, -1), du = triu(m) u.
 
     Arguments: a of shape (..., m, n), real. Returns p (..., m) int64 of row indices, l
-    (..., m, k) with unit diagonal and u (..., k, n), k = min(m, n), by partial pivoting. The row order
-    is held fixed; where the leading k x k part of a[p] is singular derivatives are not finite.
+    (..., m, k) with unit diagonal and u (..., k, n), k = min(m, n), by partial pivoting
+    (`scipy.linalg.lu(p_indices=True)` returns the inverse of p). The row order is held fixed;
+    where the leading k x k part of a[p] is singular, derivatives are not finite.
     Raises ShapeError for fewer than two axes, or complex matrices.
     """
     p, lower, upper = bind("LU", matrix("LU", a))
@@ -230,8 +232,10 @@ def _eigh_spec(a: Spec, *, canonical: bool) -> tuple[Spec, Spec]:
 def _eigh_jvp(primals: Any, tangents: Any, outs: Any, *, canonical: bool) -> Any:
     del primals, canonical
     w, v = outs
+    if not np.shape(w)[-1]:
+        return w, v
     inner = product(swapped(v), product(symmetrised(tangents[0]), v))
-    rotation = safe_reciprocal(row(w) - column(w)) * inner
+    rotation = safe_reciprocal(row(w) - column(w), row(rounding_of(w))) * inner
     return bind("DIAGONAL", inner, offset=0), product(v, rotation)
 
 
@@ -256,9 +260,10 @@ def eigh(a: Any, canonical: bool = True) -> tuple[Any, Any]:
     Arguments: a of shape (..., n, n), real; the lower triangle is read. `canonical`: the first
     entry of largest magnitude (ties within 2^-10) of every vector is positive; False keeps LAPACK's
     signs. Returns w (..., n) ascending and v (..., n, n), the vectors in columns.
-    The derivative is that of the symmetrised input. Where eigenvalues coincide the vectors have
-    no derivative; the rotation between them is then taken as 0 (f_ij = 0), so that symmetric
-    functions of w are right, while functions of v that mix those vectors lose that part.
+    The derivative is that of the symmetrised input. Where eigenvalues coincide, to n eps max|w|,
+    the vectors have no derivative; the rotation between them is then taken as 0 (f_ij = 0), so
+    that symmetric functions of w are right, while functions of v that mix those vectors lose
+    that part.
     A matrix with NaN or inf gives NaN.
     Raises ShapeError for matrices that are not square, or complex.
     """
@@ -300,16 +305,19 @@ def _svd_spec(a: Spec, *, canonical: bool) -> tuple[Spec, Spec, Spec]:
 def _svd_jvp(primals: Any, tangents: Any, outs: Any, *, canonical: bool) -> Any:
     del primals, canonical
     (t,), (u, s, vh) = tangents, outs
+    if not np.shape(s)[-1]:
+        return u, s, vh
+    rounding = row(rounding_of(s))
     right, left = product(t, swapped(vh)), product(swapped(t), u)
     inner = product(swapped(u), right)
     # wu s - s wv is inner off its diagonal, for skew wu = u^T du and wv = v^T dv. Split so that
     # equal singular values lose wu + wv alone: their sum is undetermined, their difference is not
-    total = safe_reciprocal(row(s) - column(s)) * (inner + swapped(inner))
-    difference = safe_reciprocal(row(s) + column(s)) * (inner - swapped(inner))
+    total = safe_reciprocal(row(s) - column(s), rounding) * (inner + swapped(inner))
+    difference = safe_reciprocal(row(s) + column(s), rounding) * (inner - swapped(inner))
     du = product(u, 0.5 * (total + difference))
     dv = product(swapped(vh), 0.5 * (total - difference))
     (m, k), n = np.shape(u)[-2:], np.shape(vh)[-1]
-    inverse = row(safe_reciprocal(s))
+    inverse = safe_reciprocal(row(s), rounding)
     if m > k:
         du = du + (right - product(u, inner)) * inverse
     if n > k:
@@ -339,8 +347,8 @@ def svd(a: Any, canonical: bool = True) -> tuple[Any, Any, Any]:
     Arguments: a of shape (..., m, n), real. `canonical`: the first entry of largest magnitude (ties
     within 2^-10) of every column of u is positive; False keeps LAPACK's signs.
     Returns u (..., m, k), s (..., k) descending and vh (..., k, n), k = min(m, n).
-    Where singular values coincide, or vanish in a matrix that is not square, the vectors have no
-    derivative; the quotients concerned are taken as 0. Symmetric functions of s and the polar
+    Where singular values coincide, or vanish in a matrix that is not square, to k eps max(s), the
+    vectors have no derivative; the quotients concerned are taken as 0. Symmetric functions of s and the polar
     factor u vh keep their derivatives; functions that mix those vectors lose that part
     (jax-ml/jax#8732). A matrix with NaN or inf gives NaN.
     Raises ShapeError for fewer than two axes, or complex matrices.

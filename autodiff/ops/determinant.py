@@ -1,28 +1,24 @@
 """Determinants, with derivatives that are right at singular matrices too.
 
 The determinant is a polynomial: its gradient is the matrix of cofactors, and det(a) a^-T only where
-a is regular. COFACTOR and its derivative COFACTOR_TANGENT are primitives computed by the SVD,
-so first and second derivatives hold at any rank (tensorflow/tensorflow#119477).
+a is regular. COFACTOR and COFACTOR_TANGENT, its derivative along any number of directions, are
+computed by the SVD, so derivatives of every order hold at any rank (tensorflow/tensorflow#119477).
 """
 
 from typing import Any
 
 import numpy as np
 
-from autodiff.families import add_tangents, batch_leading, batch_stacked
+from autodiff.errors import ShapeError
+from autodiff.families import add_tangents, batch_leading, batch_stacked, promote
 from autodiff.kernels import linalg as kernels
 from autodiff.op import Op, define
-from autodiff.ops.linalg import REAL_KINDS, check_matrix, matrix, product, swapped
-from autodiff.ops.shape import reshape
+from autodiff.ops.linalg import REAL_KINDS, check_matrix, matrix, swapped
 from autodiff.program import Spec
+from autodiff.reverse import Undefined
 from autodiff.trace import bind
 
 __all__ = ["cofactor", "cofactor_tangent", "det", "slogdet"]
-
-
-def _spread(x: Any) -> Any:
-    """One number for each matrix, with two axes of 1."""
-    return reshape(x, (*np.shape(x), 1, 1))
 
 
 def _inner(x: Any, y: Any) -> Any:
@@ -62,14 +58,14 @@ def det(a: Any) -> Any:
     d det = sum_ij c_ij da_ij, c the matrix of cofactors.
 
     Arguments: a of shape (..., n, n), real or complex. Returns shape (...); 1 for 0 x 0.
-    First and second derivatives are right at any matrix, singular ones included. From the third
-    on they are right for n <= 3, and for larger matrices where these are regular (NaN elsewhere).
+    Derivatives of every order are right at any matrix, singular ones included, to rounding
+    relative to the largest cofactors.
     Raises ShapeError for matrices that are not square.
     """
     return bind("DET", matrix("DET", a, square=True))
 
 
-# --- COFACTOR ------------------------------------------------------------------------------
+# --- COFACTOR and COFACTOR_TANGENT ---------------------------------------------------------
 
 
 def _cofactor_spec(a: Spec) -> Spec:
@@ -77,20 +73,25 @@ def _cofactor_spec(a: Spec) -> Spec:
     return a
 
 
+def _along(a: Any, *directions: Any) -> Any:
+    """COFACTOR_TANGENT, None where it is 0: cofactors are polynomials of degree n - 1."""
+    few = len(directions) < np.shape(a)[-1]
+    return bind("COFACTOR_TANGENT", a, *directions) if few else None
+
+
 def _cofactor_jvp(primals: Any, tangents: Any, y: Any) -> Any:
     del y
-    # the matrix of cofactors of a 1 x 1 matrix is the constant 1
-    return bind("COFACTOR_TANGENT", primals[0], tangents[0]) if np.shape(primals[0])[-1] > 1 else None
+    return _along(primals[0], tangents[0])
 
 
 define(
     Op(
         "COFACTOR",
         _cofactor_spec,
-        impl=kernels.cofactor,
+        impl=kernels.minors,
         jvp=_cofactor_jvp,
         batch=batch_leading("COFACTOR"),
-        jax="rules:cofactor",
+        jax="rules:minors",
     )
 )
 
@@ -99,75 +100,66 @@ def cofactor(a: Any) -> Any:
     """Matrix of cofactors: c_ij = (-1)^(i+j) det(a without row i and column j).
 
     The gradient of `det`, the transposed adjugate; det(a) a^-T where a is regular. Computed by the
-    SVD, accurate relative to the largest cofactor at any rank.
+    SVD, accurate relative to the largest cofactor, at any rank.
 
     Arguments: a of shape (..., n, n), real or complex. Returns the same shape.
-    Derivatives as for `det`, one order lower.
     Raises ShapeError for matrices that are not square.
     """
     return bind("COFACTOR", matrix("COFACTOR", a, square=True))
 
 
-# --- COFACTOR_TANGENT ----------------------------------------------------------------------
-
-
-def _cofactor_tangent_spec(a: Spec, t: Spec) -> Spec:
+def _tangent_spec(a: Spec, *directions: Spec) -> Spec:
     check_matrix("COFACTOR_TANGENT", a, square=True)
-    assert a == t
+    if not directions or any(t != a for t in directions):
+        raise ShapeError(
+            f"COFACTOR_TANGENT takes directions of the matrix's own shape and dtype, got "
+            f"{', '.join(map(str, (a, *directions)))}",
+            "in op COFACTOR_TANGENT",
+            "pass one direction at least, broadcast to the matrix",
+        )
     return a
 
 
-def _cofactor_tangent_jvp(primals: Any, tangents: Any, y: Any) -> Any:
+def _tangent_jvp(primals: Any, tangents: Any, y: Any) -> Any:
     del y
-    (a, t), (ta, tt) = primals, tangents
-    along = None if tt is None else bind("COFACTOR_TANGENT", a, tt)
-    return add_tangents(along, None if ta is None else _second_tangent(a, t, ta))
+    a, *directions = primals
+    parts = [] if tangents[0] is None else [_along(a, *directions, tangents[0])]
+    for i, t in enumerate(tangents[1:]):
+        if t is not None:
+            parts.append(bind("COFACTOR_TANGENT", a, *directions[:i], t, *directions[i + 1 :]))
+    return add_tangents(*parts)
 
 
-def _second_tangent(a: Any, t: Any, r: Any) -> Any:
-    """Second derivative of the cofactors at a in directions t and r."""
-    n = np.shape(a)[-1]
-    if n <= 2:
-        return None
-    if n == 3:
-        # cofactors are quadratic: polarised, whatever a is; linear in r by COFACTOR_TANGENT
-        return bind("COFACTOR_TANGENT", t, r)
-    # c = det y^T with y = a^-1, differentiated twice
-    y = bind("INV", a)
-    yt, yr = product(y, t), product(y, r)
-    yty, yry = product(yt, y), product(yr, y)
-    trace_t, trace_r = (_spread(bind("TRACE", m, offset=0)) for m in (yt, yr))
-    both = trace_t * trace_r - _spread(_inner(yt, swapped(yr)))
-    mixed = product(yt, yry) + product(yr, yty)
-    terms = both * y - trace_t * yry - trace_r * yty + mixed
-    return _spread(bind("DET", a)) * swapped(terms)
-
-
-def _cofactor_tangent_transpose(ct: Any, inputs: Any) -> tuple[Any, ...]:
-    # second derivatives of det are symmetric
-    return None, bind("COFACTOR_TANGENT", inputs[0], ct)
+def _tangent_transpose(ct: Any, inputs: Any) -> tuple[Any, ...]:
+    # <cofactor_tangent(a, t_1, ..., t_m), ct> is the derivative of det along all: symmetric
+    exchanged = (ct if isinstance(x, Undefined) else x for x in inputs)
+    out = bind("COFACTOR_TANGENT", *exchanged)
+    return tuple(out if isinstance(x, Undefined) else None for x in inputs)
 
 
 define(
     Op(
         "COFACTOR_TANGENT",
-        _cofactor_tangent_spec,
-        impl=kernels.cofactor_tangent,
-        jvp=_cofactor_tangent_jvp,
-        transpose=_cofactor_tangent_transpose,
+        _tangent_spec,
+        impl=kernels.minors_along,
+        jvp=_tangent_jvp,
+        transpose=_tangent_transpose,
         batch=batch_stacked("COFACTOR_TANGENT"),
-        jax="rules:cofactor_tangent",
+        jax="rules:minors_along",
     )
 )
 
 
-def cofactor_tangent(a: Any, t: Any) -> Any:
-    """Derivative of `cofactor` at a in direction t, linear in t and right at any rank.
+def cofactor_tangent(a: Any, *directions: Any) -> Any:
+    """Derivative of `cofactor` at a along all the directions, linear in each of them.
 
-    Arguments: a and t of shape (..., n, n) and one dtype. Returns the same shape.
-    Raises ShapeError for shapes that differ or are not square.
+    For t_1, ..., t_m the coefficient of z_1 ... z_m in the cofactors of a + sum_i z_i t_i.
+
+    Arguments: a and each t of shape (..., n, n) and one dtype, real or complex. Returns the same
+    shape, accurate relative to the largest value at matrices of that norm, at any rank.
+    Raises ShapeError for matrices that are not square, or shapes that differ.
     """
-    return bind("COFACTOR_TANGENT", a, t)
+    return bind("COFACTOR_TANGENT", *promote(a, *directions, inexact=True))
 
 
 # --- SLOGDET -------------------------------------------------------------------------------

@@ -5,8 +5,15 @@ from typing import Any
 import numpy as np
 
 from autodiff.families import add_tangents, axis_tuple, composite, unary
-from autodiff.ops.reduction import Axis, expand, reduced
-from autodiff.ops.softmax import batch_rows, centred_product, first_max, pair, pick, rows_spec, total
+from autodiff.ops.reduction import Axis, expand, reduced, total
+from autodiff.ops.softmax import (
+    batch_rows,
+    centred_product,
+    first_max,
+    pair,
+    pick,
+    rows_spec,
+)
 from autodiff.program import Spec
 from autodiff.trace import bind
 from autodiff.widen import widened_body, widened_rule
@@ -30,21 +37,35 @@ def _logit_difference(s: Any, t: Any, hot: Any, axis: tuple[int, ...]) -> Any:
     return (h - pick(h, hot, axis)) + (error - pick(error, hot, axis))
 
 
-def _log_ratio(p: Any, d: Any, axis: tuple[int, ...]) -> tuple[Any, Any]:
-    """z = log softmax(s) - log softmax(t) = d - log1p(sum p expm1(d)) for p = softmax(t), and
-    where it is small enough to be used (|z| < 1; False for NaN)."""
-    z = d - np.log1p(total(bind("STRONG_MUL", p, np.expm1(d)), axis))
+def _log_ratio(s: Any, t: Any, p: Any, axis: tuple[int, ...]) -> tuple[Any, Any]:
+    """z = log softmax(s) - log softmax(t), and where it is small enough to be used.
+
+    z = d - log1p(sum_j p_j expm1(d_j)) with p = softmax(t) and d = (s - t) - (s - t)_k. A term of
+    d_j >= 1 is formed as exp(s_j - s_k + log p_k) - p_j: p_j may have underflowed, or class j be
+    masked (-inf) in t. The mask is |z| < 1, False where z is NaN.
+    """
+    hot = first_max(t, axis)
+    d = _logit_difference(s, t, hot, axis)
+    near = d < 1
+    zero = np.zeros((), s.dtype)
+    gap = s - pick(s, hot, axis) + pick(bind("LOG_SOFTMAX", t, axis=axis), hot, axis)
+    term = bind(
+        "WHERE",
+        near,
+        p * np.expm1(bind("WHERE", near, d, zero)),
+        np.exp(bind("WHERE", near, zero, gap)) - p,
+    )
+    z = d - np.log1p(total(term, axis))
     return z, np.abs(z) < 1
 
 
 def _difference_body(s: Any, t: Any, *, axis: tuple[int, ...]) -> Any:
-    hot = first_max(t, axis)
     q, p = bind("SOFTMAX", s, axis=axis), bind("SOFTMAX", t, axis=axis)
-    z, near = _log_ratio(p, _logit_difference(s, t, hot, axis), axis)
+    z, near = _log_ratio(s, t, p, axis)
     zero = np.zeros((), s.dtype)
     g = bind("WHERE", near, p * np.expm1(bind("WHERE", near, z, zero)), q - p)
     # rows sum to 0: where one class holds most of both, it is minus the sum of the others
-    dominant = bind("LAND", hot, np.minimum(p, q) > 0.5)
+    dominant = bind("LAND", first_max(t, axis), np.minimum(p, q) > 0.5)
     rest = total(bind("WHERE", dominant, zero, g), axis)
     return bind("WHERE", dominant, -rest, g)
 
@@ -63,7 +84,8 @@ def _difference_jvp(primals: Any, tangents: Any, y: Any, *, axis: tuple[int, ...
 def _difference_vjp(ct: Any, primals: Any, y: Any, *, axis: tuple[int, ...]) -> tuple[Any, ...]:
     del y
     s, t = (
-        centred_product(bind("SOFTMAX", x, axis=axis), first_max(x, axis), ct, axis) for x in primals
+        centred_product(bind("SOFTMAX", x, axis=axis), first_max(x, axis), ct, axis)
+        for x in primals
     )
     return s, -t
 
@@ -204,9 +226,8 @@ expm1_remainder = unary(
 
 def _kl_body(t: Any, s: Any, *, axis: tuple[int, ...]) -> Any:
     """sum p (expm1(z) - z), every term >= 0; (q - p) - p z where z is large."""
-    hot = first_max(t, axis)
     q, p = bind("SOFTMAX", s, axis=axis), bind("SOFTMAX", t, axis=axis)
-    z, near = _log_ratio(p, _logit_difference(s, t, hot, axis), axis)
+    z, near = _log_ratio(s, t, p, axis)
     zero = np.zeros((), s.dtype)
     close = p * bind("EXPM1_REMAINDER", bind("WHERE", near, z, zero))
     ratio = bind("LOG_SOFTMAX", s, axis=axis) - bind("LOG_SOFTMAX", t, axis=axis)

@@ -8,7 +8,7 @@ from autodiff.errors import ShapeError
 from autodiff.families import promote, zeros_for
 from autodiff.kernels import dynamic as kernels
 from autodiff.op import Op, define
-from autodiff.ops.elementwise import where
+from autodiff.ops.elementwise import cast, where
 from autodiff.ops.shape import broadcast_to, per_axis, reshape
 from autodiff.program import Spec
 from autodiff.reverse import Undefined
@@ -59,11 +59,11 @@ def _window_indices(
     rank = len(shape)
     indices = []
     for i, (s, n, m) in enumerate(zip(starts, shape, sizes, strict=True)):
-        s = where(s < 0, s + np.asarray(n, s.dtype), s)
-        s = where(s < 0, np.zeros((), s.dtype), s)
-        s = where(s > n - m, np.asarray(n - m, s.dtype), s)
-        span = np.arange(m, dtype=s.dtype).reshape((m, *(1,) * (rank - 1 - i)))
-        indices.append(s + span)
+        s = cast(s, np.int64)
+        s = where(s < 0, s + np.int64(n), s)
+        s = where(s < 0, np.int64(0), s)
+        s = where(s > n - m, np.int64(n - m), s)
+        indices.append(s + np.arange(m).reshape((m, *(1,) * (rank - 1 - i))))
     return tuple(indices)
 
 

@@ -251,8 +251,10 @@ define(
 
 
 def cast(x: Any, dtype: Any) -> Any:
-    """Convert to a dtype, rounding to nearest even; float to int truncates toward zero, and
-    complex to real keeps the real part."""
+    """Convert to a dtype, rounding to nearest even.
+
+    Float to integer truncates toward zero; complex to real keeps the real part.
+    """
     dtype = np.dtype(dtype)
     return x if getattr(x, "dtype", None) == dtype else bind("CAST", x, dtype=dtype)
 
@@ -270,5 +272,6 @@ def ones_like(x: Any, dtype: Any = None) -> Any:
 def full_like(x: Any, value: Any, dtype: Any = None) -> Any:
     """An array of the shape and dtype of x filled with a value, which may be traced."""
     dtype = np.dtype(dtype or x.dtype)
-    return np.broadcast_to(cast(value if is_array(value) else np.asarray(value), dtype), np.shape(x))
-
+    return np.broadcast_to(
+        cast(value if is_array(value) else np.asarray(value), dtype), np.shape(x)
+    )

@@ -14,7 +14,7 @@ from autodiff.errors import IndexingError, ShapeError
 from autodiff.families import axis_tuple, promote, zeros_for
 from autodiff.kernels import gather as kernels
 from autodiff.op import Op, define
-from autodiff.ops.elementwise import where
+from autodiff.ops.elementwise import cast, where
 from autodiff.ops.shape import broadcast_to, reshape, transpose
 from autodiff.program import Spec
 from autodiff.reverse import Undefined
@@ -44,7 +44,7 @@ def gathered_shape(
     try:
         inner = np.broadcast_shapes(*(i.shape for i in indices))
     except ValueError:
-        raise ShapeError(
+        raise IndexingError(
             f"index arrays do not broadcast: {', '.join(str(i.shape) for i in indices)}",
             f"in op {kind}",
             "reshape them, or use np.ix_ for an outer selection",
@@ -249,10 +249,11 @@ def bounded(indices: Any, n: int, axis: int, mode: str) -> Any:
             "convert them with astype(int); for a mask use np.where",
         )
     if mode == "clip":
-        indices = where(indices < 0, np.zeros((), indices.dtype), indices)
-        return where(indices >= n, np.asarray(n - 1, indices.dtype), indices)
+        indices = cast(indices, np.int64)  # n may be beyond the range of a narrow type
+        indices = where(indices < 0, np.int64(0), indices)
+        return where(indices >= n, np.int64(n - 1), indices)
     if mode == "wrap":
-        return indices % np.asarray(n, indices.dtype)
+        return cast(indices, np.int64) % np.int64(n)
     if mode != "raise":
         raise IndexingError(f"mode {mode!r} is unknown", "in op GATHER", "use raise, clip or wrap")
     if isinstance(indices, np.ndarray | np.generic) and indices.size:

@@ -4,13 +4,14 @@ from typing import Any
 
 import numpy as np
 
-from autodiff.errors import ShapeError
+from autodiff.errors import IndexingError, ShapeError
 from autodiff.families import composite, is_array
-from autodiff.ops.elementwise import cast
+from autodiff.ops.elementwise import cast, where
 from autodiff.ops.index_expression import Layout, parse
 from autodiff.ops.shape import broadcast_to, reshape, reverse, slice_, transpose
 from autodiff.program import Spec
 from autodiff.trace import bind, spec_of
+from autodiff.tracer import Tracer
 
 __all__ = ["index", "index_update", "scatter_add"]
 
@@ -91,7 +92,7 @@ def selected_shape(
     try:
         inner = np.broadcast_shapes(*arrays)
     except ValueError:
-        raise ShapeError(
+        raise IndexingError(
             f"index arrays do not broadcast: {', '.join(map(str, arrays))}",
             f"indexing an array of shape {shape}",
             "reshape them, or use np.ix_ for an outer selection",
@@ -187,9 +188,20 @@ composite("INDEX_ADD", _add_body, spec=_update_spec)
 def _assigned(kind: str, x: Any, index: Any, value: Any) -> Any:
     """Apply an assignment op after fitting the value to the selection as NumPy does."""
     x = x if is_array(x) else np.asarray(x)
+    value = value if is_array(value) else np.asarray(value)
+    _check_holds(kind, x, value)
+    value = cast(value, x.dtype)
+    if _selects_by_mask(x, index, value):
+        return _masked(kind, x, index, value)
     layout, arrays = parse(np.shape(x), index)
     shape = selected_shape(np.shape(x), tuple(np.shape(a) for a in arrays), layout)
-    value = value if is_array(value) else np.asarray(value)
+    while np.ndim(value) > len(shape) and np.shape(value)[0] == 1:
+        value = reshape(value, np.shape(value)[1:])
+    return bind(kind, x, broadcast_to(value, shape), *arrays, layout=layout)
+
+
+def _check_holds(kind: str, x: Any, value: Any) -> None:
+    """An array must be able to hold a value: a cast to integers would drop its derivative."""
     source, target = spec_of(value).dtype, spec_of(x).dtype
     if "biufVc".index(source.kind) > "biufVc".index(target.kind) and source.kind in "fVc":
         if not (source.kind == "V" and target.kind == "f"):
@@ -198,9 +210,20 @@ def _assigned(kind: str, x: Any, index: Any, value: Any) -> Any:
                 f"in op {kind}, array of shape {np.shape(x)}",
                 f"convert the array first: x = x.astype(np.{source.name})",
             )
-    while np.ndim(value) > len(shape) and np.shape(value)[0] == 1:
-        value = reshape(value, np.shape(value)[1:])
-    return bind(kind, x, broadcast_to(cast(value, target), shape), *arrays, layout=layout)
+
+def _selects_by_mask(x: Any, index: Any, value: Any) -> bool:
+    """Whether the index is one traced mask and the value the same for every place it selects."""
+    if not isinstance(index, Tracer) or index.dtype != np.bool_:
+        return False
+    lead = np.ndim(index)
+    return np.shape(x)[:lead] == np.shape(index) and np.ndim(value) <= np.ndim(x) - lead
+
+
+def _masked(kind: str, x: Any, mask: Any, value: Any) -> Any:
+    mask = reshape(mask, (*np.shape(mask), *(1,) * (np.ndim(x) - np.ndim(mask))))
+    new = value if kind == "INDEX_UPDATE" else x + value
+    return where(mask, new, x)
+
 
 
 def index_update(x: Any, index: Any, value: Any) -> Any:
@@ -209,7 +232,8 @@ def index_update(x: Any, index: Any, value: Any) -> Any:
 
     Arguments: x, and an index as for `index`; value broadcasts to the selection and is converted
     to x's dtype (a value with more than x's dtype can hold - floating into integer, complex into
-    real - is an error: it would drop a derivative).
+    real - is an error: it would drop a derivative). A traced mask needs no concrete value where the
+    value does not depend on the place (it is a `where`).
     Returns an array of x's shape and dtype. Linear in x and value: overwritten elements of x and
     overwritten values have derivative 0.
     Raises IndexingError as `index`, ShapeError for values that do not fit.

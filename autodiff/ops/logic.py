@@ -31,8 +31,8 @@ __all__ = [
     "lor",
     "lxor",
     "mod",
-    "not_equal",
     "not_",
+    "not_equal",
     "rem",
     "round",
     "step",
@@ -102,12 +102,15 @@ def logical_not(x: Any) -> Any:
     return not_(x) if getattr(x, "dtype", None) == np.bool_ else equal(x, 0)
 
 
+def _truth(x: Any) -> Any:
+    return cast(x if hasattr(x, "dtype") else np.asarray(x), np.bool_)
+
+
 def _logical(kind: str, impl: Any, doc: str) -> Any:
     binary(kind, impl, derivative="none", kinds="b")
 
     def function(x: Any, y: Any) -> Any:
-        return bind(kind, cast(np.asarray(x) if not hasattr(x, "dtype") else x, np.bool_),
-                    cast(np.asarray(y) if not hasattr(y, "dtype") else y, np.bool_))
+        return bind(kind, _truth(x), _truth(y))
 
     function.__name__ = function.__qualname__ = kind.lower()
     function.__doc__ = doc

@@ -80,8 +80,8 @@ def _embedding_body(table: Any, ids: Any, *, padding_index: int | None) -> Any:
     rows = bind("GATHER", table, ids, axis=0)
     if padding_index is None:
         return rows
-    count = np.asarray(np.shape(table)[0], ids.dtype)
-    own = where(ids < 0, ids + count, ids) != np.asarray(padding_index, ids.dtype)
+    ids = cast(ids, np.int64)
+    own = where(ids < 0, ids + np.int64(np.shape(table)[0]), ids) != np.int64(padding_index)
     return where(reshape(own, (*np.shape(ids), 1)), rows, np.zeros((), table.dtype))
 
 
@@ -117,8 +117,9 @@ def _one_hot_spec(ids: Spec, *, depth: int, dtype: np.dtype[Any]) -> Spec:
 
 
 def _one_hot_body(ids: Any, *, depth: int, dtype: np.dtype[Any]) -> Any:
-    classes = np.arange(depth, dtype=ids.dtype)
-    return cast(reshape(ids, (*np.shape(ids), 1)) == classes, dtype)
+    # int64: a narrow type may not hold the depth
+    wide = cast(reshape(ids, (*np.shape(ids), 1)), np.int64)
+    return cast(wide == np.arange(depth), dtype)
 
 
 composite("ONE_HOT", _one_hot_body, spec=_one_hot_spec, derivative="zero")

@@ -1,5 +1,6 @@
 """Losses: cross entropies with labels, binary cross entropy, squared and Huber errors."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -157,7 +158,7 @@ def nll(log_probabilities: Any, labels: Any, axis: int = -1) -> Any:
 # --- SIGMOID_CROSS_ENTROPY and elementwise losses -------------------------------------------
 
 
-def _same_shape(kind: str) -> Any:
+def _same_shape(kind: str) -> Callable[[Spec, Spec], Spec]:
     """Spec rule of an elementwise loss on floating operands of one shape."""
 
     def spec(x: Spec, y: Spec) -> Spec:

@@ -8,6 +8,7 @@ from autodiff.errors import ShapeError
 from autodiff.families import add_tangents, batch_leading, batch_stacked, composite, promote
 from autodiff.kernels import matrix_functions as kernels
 from autodiff.op import Op, define
+from autodiff.ops.elementwise import where
 from autodiff.ops.linalg import (
     REAL_KINDS,
     check_matrix,
@@ -77,7 +78,9 @@ def _frechet_spec(a: Spec, t: Spec) -> Spec:
 
 def _block_triangle(a: Any, b: Any) -> Any:
     """[[a, b], [0, a]], a or b None for zeros."""
-    zero = np.broadcast_to(np.zeros((), (b if a is None else a).dtype), np.shape(b if a is None else a))
+    zero = np.broadcast_to(
+        np.zeros((), (b if a is None else a).dtype), np.shape(b if a is None else a)
+    )
     a, b = (zero if a is None else a), (zero if b is None else b)
     return concatenate([concatenate([a, b], -1), concatenate([zero, a], -1)], -2)
 
@@ -86,14 +89,16 @@ def _frechet_jvp(primals: Any, tangents: Any, y: Any) -> Any:
     del y
     (a, t), (ta, tt) = primals, tangents
     along = None if tt is None else bind("EXPM_FRECHET", a, tt)
-    if ta is None:
+    *lead, n, _ = np.shape(a)
+    if ta is None or not n:
         return along
-    # the derivative at a in direction t is a block of exp([[a, t], [0, a]]), which a moves
-    n = np.shape(a)[-1]
-    lead = np.shape(a)[:-2]
-    both = bind("EXPM_FRECHET", _block_triangle(a, t), _block_triangle(ta, None))
+    # the derivative at a in direction t is a block of exp([[a, t], [0, a]]), which a moves; a t
+    # much larger than a would cost digits there, and the result is linear in it
+    size = bind("STOP_GRADIENT", largest(absolute(t), (-2, -1), keepdims=True))
+    size = where(size > 0, size, 1.0)
+    both = bind("EXPM_FRECHET", _block_triangle(a, t / size), _block_triangle(ta, None))
     corner = slice_(both, (*(0,) * len(lead), 0, n), (*lead, n, 2 * n))
-    return add_tangents(along, corner)
+    return add_tangents(along, size * corner)
 
 
 def _frechet_transpose(ct: Any, inputs: Any) -> tuple[Any, ...]:
@@ -196,7 +201,8 @@ define(
 def _cutoff(a: Any, rtol: float | None) -> float:
     if rtol is not None:
         return float(rtol)
-    return max(np.shape(a)[-2:]) * float(np.finfo(a.dtype if a.dtype.kind == "f" else "f4").eps)
+    wide = a.dtype if a.dtype.kind == "f" else np.dtype(np.float32)
+    return float(max(np.shape(a)[-2:]) * np.finfo(wide).eps)
 
 
 def pinv(a: Any, rtol: float | None = None) -> Any:
@@ -257,7 +263,9 @@ NORMS = ("fro", "nuc", "1", "-1", "2", "-2", "inf", "-inf")
 def _norm_spec(a: Spec, *, ord: str) -> Spec:
     check_matrix("MATRIX_NORM", a, REAL_KINDS)
     if ord not in NORMS:
-        raise ShapeError(f"MATRIX_NORM has no norm {ord!r}", "in op MATRIX_NORM", f"use one of {NORMS}")
+        raise ShapeError(
+            f"MATRIX_NORM has no norm {ord!r}", "in op MATRIX_NORM", f"use one of {NORMS}"
+        )
     return a.with_shape(a.shape[:-2])
 
 

@@ -6,9 +6,9 @@ import numpy as np
 
 from autodiff.errors import ShapeError
 from autodiff.families import axis_tuple, composite, promote
-from autodiff.ops.reduction import Axis, as_array, extent, inexact, reduced
+from autodiff.ops.reduction import Axis, as_array, extent, inexact, reduced, total
 from autodiff.ops.softmax import check_floating
-from autodiff.ops.statistics import centred, total
+from autodiff.ops.statistics import centred
 from autodiff.program import Spec
 from autodiff.trace import bind, spec_of
 from autodiff.widen import widened_body
@@ -26,8 +26,10 @@ __all__ = [
 
 
 def _over_rms(c: Any, axis: tuple[int, ...], eps: float) -> Any:
-    """c / sqrt(mean(c^2) + eps), with c divided by a power of two first so that its squares stay
-    in range; exact, and not below 1 unless eps is 0, so that eps / scale^2 stays in range too."""
+    """c / sqrt(mean(c^2) + eps), with c divided by a power of two so that squares stay in range.
+
+    That division is exact. The scale is not below 1 unless eps is 0: eps / scale^2 stays in range.
+    """
     scale = bind("NORM_SCALE", c, axis=axis)
     if eps:
         scale = np.maximum(scale, np.ones((), c.dtype))
@@ -167,14 +169,15 @@ def batch_norm(
     Arguments: x, real; weight and bias, of the extents of the axes that are kept, or None; axis,
     the axes that statistics are taken over: 0 for (batch, features), (0, 2, 3) for images
     (batch, channels, height, width); eps >= 0.
-    Returns (y, mean, var), the statistics without the reduced axes. `var` is the biased one, divided
-    by n, that y uses; running averages usually keep var * n / (n - 1) (pytorch/pytorch#19902).
+    Returns (y, mean, var), the statistics without the reduced axes. `var` is the biased one (over
+    n) that y uses; running averages usually keep var * n / (n - 1) (pytorch/pytorch#19902).
     Raises ShapeError where the parameters do not fit.
     """
     axes = axis_tuple(axis, np.ndim(x), "BATCHNORM")
     shape = reduced(np.shape(x), axes, False)
-    result = bind("BATCHNORM", *_operands(x, weight, bias, shape), axis=axes, eps=float(eps))
-    return tuple(result)  # type: ignore[return-value]
+    operands = _operands(x, weight, bias, shape)
+    y, mean, var = bind("BATCHNORM", *operands, axis=axes, eps=float(eps))
+    return y, mean, var
 
 
 # --- GROUPNORM and INSTANCENORM ------------------------------------------------------------
@@ -203,9 +206,7 @@ def _group_norm_body(x: Any, *affine: Any, groups: int, eps: float) -> Any:
 composite("GROUPNORM", widened_body(_group_norm_body), spec=_group_norm_spec)
 
 
-def group_norm(
-    x: Any, groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5
-) -> Any:
+def group_norm(x: Any, groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
     """Group normalisation: each group of channels of each example has mean 0 and variance 1.
 
     Arguments: x, real, (batch, channels, ...); groups, a divisor of the channels; weight and bias,
@@ -213,9 +214,7 @@ def group_norm(
     Raises ShapeError where the groups or parameters do not fit.
     """
     shape = np.shape(x)[1:2]
-    return bind(
-        "GROUPNORM", *_operands(x, weight, bias, shape), groups=int(groups), eps=float(eps)
-    )
+    return bind("GROUPNORM", *_operands(x, weight, bias, shape), groups=int(groups), eps=float(eps))
 
 
 def _instance_norm_spec(x: Spec, *affine: Spec, eps: float) -> Spec:
@@ -278,4 +277,6 @@ def l2_normalize(x: Any, axis: Axis = -1, eps: float = 1e-12) -> Any:
     with eps = 0 a zero vector gives NaN.
     """
     x = inexact(x)
-    return bind("L2_NORMALIZE", x, axis=axis_tuple(axis, np.ndim(x), "L2_NORMALIZE"), eps=float(eps))
+    return bind(
+        "L2_NORMALIZE", x, axis=axis_tuple(axis, np.ndim(x), "L2_NORMALIZE"), eps=float(eps)
+    )

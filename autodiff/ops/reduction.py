@@ -6,7 +6,15 @@ from typing import Any
 import numpy as np
 
 from autodiff.errors import ShapeError
-from autodiff.families import axis_tuple, batch_leading, composite, is_array, linear, nondiff, promote
+from autodiff.families import (
+    axis_tuple,
+    batch_leading,
+    composite,
+    is_array,
+    linear,
+    nondiff,
+    promote,
+)
 from autodiff.kernels import reduction as kernels
 from autodiff.op import Op, define
 from autodiff.ops.elementwise import cast
@@ -46,6 +54,11 @@ def extent(shape: tuple[int, ...], axis: tuple[int, ...]) -> int:
     return int(np.prod([shape[a] for a in axis], dtype=np.int64))
 
 
+def total(x: Any, axis: tuple[int, ...]) -> Any:
+    """The sum along axes, which stay as extents of 1."""
+    return bind("SUM", x, axis=axis, keepdims=True)
+
+
 def as_array(x: Any) -> Any:
     """A traced value or array as it is; anything else as an array."""
     return x if is_array(x) else np.asarray(x)
@@ -69,7 +82,9 @@ def _reduction_spec(kind: str, kinds: str, out: str = "same", empty: bool = True
             )
         if not empty and extent(x.shape, axis) == 0:
             raise _no_elements(kind, x, axis)
-        return Spec(reduced(x.shape, axis, keepdims), np.dtype(np.bool_) if out == "bool" else x.dtype)
+        return Spec(
+            reduced(x.shape, axis, keepdims), np.dtype(np.bool_) if out == "bool" else x.dtype
+        )
 
     return spec
 
@@ -302,9 +317,7 @@ def _halves(x: Any, n: int) -> tuple[Any, Any]:
     )
 
 
-def _prod_jvp(
-    primals: Any, tangents: Any, y: Any, *, axis: tuple[int, ...], keepdims: bool
-) -> Any:
+def _prod_jvp(primals: Any, tangents: Any, y: Any, *, axis: tuple[int, ...], keepdims: bool) -> Any:
     """The product rule up a tree of pairs: no division, so zeros are like other numbers.
 
     (a, a') (b, b') = (a b, a' b + a b'), padded with (1, 0) to a power of two.

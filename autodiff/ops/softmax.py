@@ -16,7 +16,7 @@ import numpy as np
 from autodiff.errors import ShapeError
 from autodiff.families import add_tangents, axis_tuple, batch_leading, composite, promote
 from autodiff.ops.elementwise import cast
-from autodiff.ops.reduction import Axis, as_array, expand, extent, inexact, reduced
+from autodiff.ops.reduction import Axis, as_array, expand, extent, inexact, reduced, total
 from autodiff.program import Spec
 from autodiff.trace import bind
 from autodiff.widen import widened_body, widened_rule
@@ -31,14 +31,11 @@ def first_max(x: Any, axis: tuple[int, ...]) -> Any:
     return bind("ARGMAX_MASK", x, axis=axis)
 
 
-def total(x: Any, axis: tuple[int, ...]) -> Any:
-    """The sum along axes, which stay as extents of 1."""
-    return bind("SUM", x, axis=axis, keepdims=True)
-
-
 def pick(x: Any, hot: Any, axis: tuple[int, ...]) -> Any:
-    """The element where the mask holds. Its derivative is that of x_k alone, also at ties, where
-    the derivative of MAX is shared."""
+    """The element where the mask holds.
+
+    Its derivative is that of x_k alone, also at ties, where the derivative of MAX is shared.
+    """
     return total(bind("WHERE", hot, x, np.zeros((), x.dtype)), axis)
 
 
@@ -48,8 +45,11 @@ def others(x: Any, hot: Any, axis: tuple[int, ...]) -> Any:
 
 
 def centred_product(p: Any, hot: Any, v: Any, axis: tuple[int, ...]) -> Any:
-    """(diag(p) - p p^T) v for probabilities p, centred at k: p_i (d_i - m) with d = v - v_k,
-    m = sum_{j != k} p_j d_j, so that entry k is -p_k m. A constant v gives exactly 0."""
+    """(diag(p) - p p^T) v for probabilities p, centred at k.
+
+    p_i (d_i - m) with d = v - v_k and m = sum_{j != k} p_j d_j, so that entry k is -p_k m. A
+    constant v gives exactly 0.
+    """
     d = v - pick(v, hot, axis)
     return p * (d - total(p * d, axis))
 
@@ -274,8 +274,10 @@ def _weighted_pieces(x: Any, b: Any, axis: tuple[int, ...]) -> tuple[Any, ...]:
 
 
 def _weighted_body(x: Any, b: Any, *, axis: tuple[int, ...]) -> Any:
-    """x_k + log |b_k| + log(1 + S) for b_k > 0, + log(-1 - S) for b_k < 0, where
-    S = sum_{j != k} (b_j / b_k) exp(x_j - x_k)."""
+    """x_k + log |b_k| + log(1 + S) for b_k > 0, x_k + log |b_k| + log(-1 - S) for b_k < 0.
+
+    S = sum_{j != k} (b_j / b_k) exp(x_j - x_k).
+    """
     if extent(np.shape(x), axis) == 0:
         return np.full(reduced(np.shape(x), axis, True), -np.inf, x.dtype)
     hot, top, base, e = _weighted_pieces(x, b, axis)
@@ -317,7 +319,8 @@ def _weighted_jvp(primals: Any, tangents: Any, y: Any, *, axis: tuple[int, ...])
 
 def _weighted_vjp(ct: Any, primals: Any, y: Any, *, axis: tuple[int, ...]) -> tuple[Any, ...]:
     del y
-    _, slope, of_weight = _weighted_slopes(*primals, axis)
+    x, b = primals
+    _, slope, of_weight = _weighted_slopes(x, b, axis)
     return ct * slope, ct * of_weight
 
 
@@ -348,7 +351,9 @@ def logsumexp(
     (x,) = promote(x, inexact=True)
     operands = [x] if b is None else list(promote(x, b, inexact=True))
     mask = None if where is None else cast(as_array(where), np.bool_)
-    shape = np.broadcast_shapes(*(np.shape(v) for v in (*operands, *(() if mask is None else (mask,)))))
+    shape = np.broadcast_shapes(
+        *(np.shape(v) for v in (*operands, *(() if mask is None else (mask,))))
+    )
     x, *weights = (np.broadcast_to(v, shape) for v in operands)
     if mask is not None:
         x = bind("WHERE", mask, x, np.full((), -np.inf, x.dtype))

@@ -7,7 +7,7 @@ import scipy.special
 from autodiff.errors import ShapeError
 from autodiff.families import promote, unary
 from autodiff.kernels import special as kernels
-from autodiff.ops.transcendental import log
+from autodiff.ops.transcendental import exp, log
 from autodiff.trace import bind
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "gamma",
     "gaussian",
     "lgamma",
+    "log_ndtr",
     "ndtr",
     "ndtri",
     "polygamma",
@@ -29,13 +30,14 @@ HALF_SQRT_PI = 0.886226925452758
 TWO_OVER_SQRT_PI = 1.1283791670955126
 SQRT_TWO_PI = 2.5066282746310002
 ONE_OVER_SQRT_TWO_PI = 0.3989422804014327
+LOG_SQRT_TWO_PI = 0.9189385332046727
 
 # --- gamma -----------------------------------------------------------------------------------
 
 lgamma = unary(
     "LGAMMA",
     scipy.special.gammaln,
-    deriv=lambda x, y: digamma(x),
+    deriv=lambda x, y: bind("DIGAMMA", x),
     kinds="fV",
     jax="lax.lgamma",
     doc="log |Gamma(x)|; +inf at 0, -1, -2 ...",
@@ -43,7 +45,7 @@ lgamma = unary(
 digamma = unary(
     "DIGAMMA",
     scipy.special.psi,
-    deriv=lambda x, y: trigamma(x),
+    deriv=lambda x, y: bind("TRIGAMMA", x),
     kinds="fV",
     jax="lax.digamma",
     doc="The derivative of log Gamma(x).",
@@ -138,6 +140,15 @@ ndtr = unary(
     kinds="fV",
     jax="rules:ndtr",
     doc="The standard normal distribution function.",
+)
+log_ndtr = unary(
+    "LOG_NDTR",
+    scipy.special.log_ndtr,
+    # the density over the distribution function; exp of a difference where both underflow
+    deriv=lambda x, y: exp(-0.5 * (x * x) - y - LOG_SQRT_TWO_PI),
+    kinds="fV",
+    jax="jax.scipy.special.log_ndtr",
+    doc="log of the standard normal distribution function, finite where ndtr underflows.",
 )
 ndtri = unary(
     "NDTRI",

@@ -6,11 +6,19 @@ from typing import Any
 import numpy as np
 
 from autodiff.errors import ShapeError
-from autodiff.families import add_tangents, axis_tuple, batch_leading, binary, composite, fit, promote
+from autodiff.families import (
+    add_tangents,
+    axis_tuple,
+    batch_leading,
+    binary,
+    composite,
+    fit,
+    promote,
+)
 from autodiff.kernels import reduction as kernels
 from autodiff.op import Op, define
 from autodiff.ops.elementwise import cast
-from autodiff.ops.reduction import Axis, expand, extent, inexact, max, min, reduced, sum
+from autodiff.ops.reduction import Axis, expand, extent, inexact, max, min, reduced, sum, total
 from autodiff.program import Spec
 from autodiff.trace import bind
 from autodiff.widen import widened_body, widened_rule
@@ -20,14 +28,12 @@ __all__ = ["norm", "norm_scale", "norm_slope", "std", "var"]
 # --- pieces --------------------------------------------------------------------------------
 
 
-def total(x: Any, axis: tuple[int, ...]) -> Any:
-    """The sum along axes, which stay as extents of 1."""
-    return bind("SUM", x, axis=axis, keepdims=True)
-
-
 def centred(x: Any, axis: tuple[int, ...]) -> Any:
-    """x minus its mean along axes, centred twice: the mean of values far from 0 is rounded to
-    their ulp, and what that leaves behind is removed by the second pass."""
+    """Minus the mean along axes, in two passes.
+
+    The mean of values far from 0 is rounded to their ulp; what that leaves behind is taken out by
+    the second pass.
+    """
     n = extent(np.shape(x), axis)
     c = x - total(x, axis) / n
     return c - total(c, axis) / n
@@ -80,8 +86,11 @@ def _slope_body(x: Any, r: Any, *, ord: float) -> Any:
 
 
 def _slope_jvp(primals: Any, tangents: Any, u: Any, *, ord: float) -> Any:
-    """(ord - 1) ((|x| / r)^(ord - 2) x' - u r') / r, by IEEE division: a second derivative at the
-    origin is infinite or NaN, never a plausible number (pytorch/pytorch#92075)."""
+    """(ord - 1) ((|x| / r)^(ord - 2) x' - u r') / r.
+
+    By IEEE division: a second derivative of the norm at the origin is infinite or NaN, never a
+    plausible number (pytorch/pytorch#92075).
+    """
     (x, r), (tx, tr) = primals, tangents
     if tx is not None and ord != 2:
         tx = tx * np.abs(x / r) ** (ord - 2)

@@ -2,12 +2,15 @@
 
 from checks.devices.batch import DeviceError, run_batch, why_unavailable
 from checks.devices.environment import cache_folder, doctor, prepare_environment
+from checks.devices.texts import Emitted, run_texts
 
 __all__ = [
     "DeviceError",
+    "Emitted",
     "cache_folder",
     "doctor",
     "prepare_environment",
     "run_batch",
+    "run_texts",
     "why_unavailable",
 ]

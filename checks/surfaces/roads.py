@@ -10,7 +10,7 @@ import autodiff as ad
 from autodiff.interpret import interpret_flat
 from checks.judge import CheckError, Judge
 from checks.subject import Subject
-from checks.surfaces.base import Surface, at_float32, define, ordinary, rounded
+from checks.surfaces.base import Surface, at_float32, define, ordinary
 
 Array = np.ndarray[Any, Any]
 OPS_IN_CHUNK = 24
@@ -77,14 +77,9 @@ def _check_execute(subject: Subject, dtype: str, judge: Judge) -> None:
 
     if dtype == "float32" and not at_float32(subject):
         return
-    program, args = subject.derivative
-    given = list(args)
-    if dtype == "float32":
-        given = [_narrow(a) for a in rounded(args)]
-        program = ad.trace(lambda *flat: list(ad.run(program, flat)), *given)
-    executor = compile_program(program)
-    actual = executor(*given)
-    expected = interpret_flat(program, *given, precision=dtype)
+    program, args = (subject.narrowed if dtype == "float32" else subject).derivative
+    actual = compile_program(program)(*args)
+    expected = interpret_flat(program, *args, precision=dtype)
     exact = all(eq.op.elementwise for eq in ad.inline(program).equations)
     for i, (got, want) in enumerate(zip(actual, expected, strict=True)):
         if np.asarray(got).dtype != want.dtype:
@@ -92,12 +87,6 @@ def _check_execute(subject: Subject, dtype: str, judge: Judge) -> None:
         judge.compare(
             f"result {i}", got, want, variant=None if exact else "reducing", equal_nan=True
         )
-
-
-def _narrow(a: Array) -> Array:
-    if a.dtype.kind == "f":
-        return a.astype(np.float32)
-    return a.astype(np.complex64) if a.dtype.kind == "c" else a
 
 
 define(

@@ -53,7 +53,13 @@ def _check_shapes(subject: Subject, dtype: str, judge: Judge) -> None:
             leaves = list(subject.leaves)
             leaves[index] = other
             for i, (got, want) in enumerate(zip(_values(subject, leaves), values, strict=True)):
-                judge.compare(f"result {i} for a {layout} argument", got, want, equal_nan=True)
+                judge.compare(
+                    f"result {i} for a {layout} argument",
+                    got,
+                    want,
+                    variant="layout",
+                    equal_nan=True,
+                )
 
 
 def _values(subject: Subject, leaves: Any) -> list[Array]:
@@ -83,25 +89,32 @@ def _check_f32(subject: Subject, dtype: str, judge: Judge) -> None:
     expected = interpret_flat(program, *args)
     actual = interpret_flat(program, *args, precision=dtype)
     _compare_narrow(judge, "interpreter", actual, expected)
-    leaves = args[: len(subject.leaves)]
-    narrow = [_narrow(a) for a in leaves]
-    wide = _values(subject, leaves)
-    with np.errstate(all="ignore"):
-        _compare_narrow(judge, "native", _values(subject, narrow), wide)
+    narrow = subject.narrowed
+    wide = _values(subject, rounded(subject.leaves))
+    native = _values(narrow, narrow.leaves)
+    size = max((float(np.sum(np.abs(x))) for x in subject.leaves if x.dtype.kind in "fc"), default=0)
+    for i, (got, spec) in enumerate(zip(native, narrow.program.out_specs, strict=True)):
+        if got.dtype != spec.dtype:
+            raise CheckError(f"native result {i} is {got.dtype.name}, the spec says {spec}")
+    _compare_narrow(judge, "native", native, wide, size if subject.contracts else 0.0)
 
 
-def _narrow(a: Array) -> Array:
-    if a.dtype.kind == "f":
-        return a.astype(np.float32)
-    return a.astype(np.complex64) if a.dtype.kind == "c" else a
-
-
-def _compare_narrow(judge: Judge, road: str, actual: Any, expected: Any) -> None:
+def _compare_narrow(judge: Judge, road: str, actual: Any, expected: Any, terms: float = 0.0) -> None:
     for i, (got, want) in enumerate(zip(actual, expected, strict=True)):
         got, want = np.asarray(got), np.asarray(want)
-        if want.dtype.kind in "fc" and got.dtype.itemsize * 2 != want.dtype.itemsize:
-            raise CheckError(f"{road} result {i} is {got.dtype.name} for float32 arguments")
-        judge.compare(f"{road} result {i}", got, want, equal_nan=True)
+        scale = None
+        if want.dtype.kind in "fc":
+            finite = np.abs(want[np.isfinite(want)])
+            largest = max(1.0, float(np.max(finite, initial=0.0)), terms if terms < np.inf else 0.0)
+            scale = np.full(want.shape, largest)
+        judge.compare(
+            f"{road} result {i}", got, want, scale=scale, equal_nan=True, dtype=_judged(got.dtype)
+        )
+
+
+def _judged(dtype: Any) -> Any:
+    """Float results of integer operands are float64 at any precision: judged as the others."""
+    return np.dtype(np.float32) if dtype.kind in "fc" else dtype
 
 
 define(
@@ -170,7 +183,7 @@ def _check_special(subject: Subject, dtype: str, judge: Judge) -> None:
             points = [subject.leaves[i] for i in subject.positions]
             _, pullback = ad.vjp(lambda *p: _bare(subject.at(*p)), *points)
             _compare_stated(judge, "gradient", list(pullback(_arrays(special.cotangent))),
-                            [g for g in special.gradients if g is not None])
+                            tuple(g for g in special.gradients if g is not None))
         if special.tangent is not None:
             points = [subject.leaves[i] for i in subject.positions]
             dots = [np.asarray(t) for t in special.tangents or () if t is not None]
@@ -189,8 +202,8 @@ def _arrays(value: Any) -> Any:
 def _compare_stated(
     judge: Judge, label: str, actual: Any, stated: Any, signed_zero: bool = False
 ) -> None:
-    expected = stated if isinstance(stated, tuple | list) else [stated]
-    found = tree.flatten(actual)[0] if isinstance(actual, tuple | list) else [actual]
+    expected = list(stated) if isinstance(stated, tuple) else [stated]
+    found = list(tree.flatten(actual)[0])
     for i, (got, want) in enumerate(zip(found, expected, strict=True)):
         got = np.asarray(got)
         want = np.asarray(want).astype(got.dtype)

@@ -1,0 +1,27 @@
+"""The plan of a compiled function as a module that runs by itself."""
+
+from autodiff.codegen import Source
+from autodiff.program import Program
+from autodiff.render import assemble, outer_function
+
+OWN = '''def own(value, *others):
+    """The value, copied where it shares memory with another or may not be written."""
+    shared = any(np.may_share_memory(value, other) for other in others)
+    return value.copy() if shared or not value.flags.writeable else value'''
+GUARD = '''class GuardError(RuntimeError):
+    """A Python branch decides otherwise than when it was traced."""'''
+TAP = '''def tap(value, *, name):
+    """The identity; inside the engine the value is shown to open sinks."""
+    return np.array(value)'''
+
+
+def module_text(program: Program, source: Source) -> str:
+    """Docstring, imports, constants, kernels, workspace and functions."""
+    helpers = (("own(", OWN), ("GuardError(", GUARD), ("tap(", TAP))
+    name = source.name.removesuffix("_flat")
+    doc = (
+        f'"""{name}: the plan that autodiff.compile runs, on arrays of these shapes and dtypes."""'
+    )
+    outer = outer_function(program, name, source.name, "workspace()")
+    parts = [text for mark, text in helpers if mark in source.body]
+    return assemble(doc, source.scope, program, [*parts, *source.kernels(), source.body, outer])

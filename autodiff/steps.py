@@ -1,0 +1,241 @@
+"""The executor's steps: NumPy calls that write into given memory, take views or make new arrays."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from autodiff.program import Atom, Equation, Literal, Program, Spec, Var
+from autodiff.python_text import dtype_text
+from autodiff.render_lines import Writer
+
+Array = np.ndarray[Any, Any]
+# Dtypes at which NumPy itself computes, and the integers that hold the bits of those selected.
+NATIVE = frozenset({"float64", "float32", "complex128", "complex64", "int64", "int32", "bool"})
+BITS: Mapping[str, str] = {
+    "float64": "int64",
+    "float32": "int32",
+    "int64": "int64",
+    "int32": "int32",
+}
+
+
+@dataclasses.dataclass(eq=False)
+class Value:
+    """An array of the compiled function.
+
+    Attributes:
+      origin: "input", "constant", "buffer" (its memory is planned), "new" (made by a call) or
+        "view" (of `base`, by the expression `view` in `{0}`).
+      contiguous: whether the elements surely lie in C order without gaps.
+      holds: values whose memory a "new" value may share.
+    """
+
+    name: str
+    spec: Spec
+    origin: str
+    base: "Value | None" = None
+    view: str = ""
+    contiguous: bool = True
+    holds: tuple["Value", ...] = ()
+
+    @property
+    def root(self) -> "Value":
+        """The value whose memory this one is."""
+        return self if self.base is None else self.base.root
+
+
+@dataclasses.dataclass(frozen=True)
+class Reduced:
+    """A reduction by a ufunc over axes of its operand."""
+
+    ufunc: str
+    axes: tuple[int, ...]
+    keepdims: bool
+
+
+@dataclasses.dataclass(eq=False)
+class Step:
+    """One line: `code`, with `{0}`, `{1}`, ... for the inputs, writes into the output `{o}`.
+
+    Where `code` is empty, `lines` assign the names of the outputs (a guard has none). `loop` is
+    the shape of an elementwise step, or that of the operand of a reduction.
+    """
+
+    code: str
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    loop: tuple[int, ...] | None = None
+    reduced: Reduced | None = None
+    comment: str = ""
+    lines: tuple[str, ...] = ()
+    effect: bool = False
+
+
+class Lowering:
+    """Equations of a program of primitives as steps; `values` are those of its variables."""
+
+    def __init__(self, program: Program, names: Mapping[Var, str], writer: Writer) -> None:
+        self.program, self.names, self.writer = program, names, writer
+        self.values: dict[Var, Value] = {}
+        self.steps: list[Step] = []
+        self.comment = ""
+        self._constants: dict[str, Value] = {}
+        self._bits: dict[Value, Value] = {}
+        self._masks: dict[tuple[Value, str, str], Value] = {}
+        for v in (*program.captures, *program.inputs):
+            self.values[v] = Value(names[v], v.spec, "input", contiguous=False)
+        conditions = [eq.inputs[0] for eq in program.equations if eq.op.kind == "WHERE"]
+        self.selections = {a: conditions.count(a) for a in conditions if isinstance(a, Var)}
+
+    def run(self) -> list[Step]:
+        """All steps, in order."""
+        from autodiff.lowerings import LOWERINGS
+
+        for eq in self.program.equations:
+            self.comment = eq.source or ""
+            native = all(a.spec.dtype.name in NATIVE for a in (*eq.inputs, *eq.outputs))
+            result = None
+            if native and not eq.op.control and len(eq.outputs) == 1:
+                rule = LOWERINGS.get(eq.op.kind)
+                result = rule(self, eq) if rule is not None else self.ufunc(eq)
+            if result is None:
+                self.call(eq)
+            else:
+                self.values[eq.outputs[0]] = result
+        return self.steps
+
+    # --- values ---
+
+    def operand(self, atom: Atom) -> Value:
+        """The value of a variable or constant."""
+        return self.values[atom] if isinstance(atom, Var) else self.constant(atom.value)
+
+    def constant(self, array: Array) -> Value:
+        """A named constant."""
+        name = self.writer.scope.constant(array)
+        if name not in self._constants:
+            spec, dense = Spec(array.shape, array.dtype), array.flags.c_contiguous
+            self._constants[name] = Value(name, spec, "constant", contiguous=dense)
+        return self._constants[name]
+
+    def output(self, eq: Equation) -> Value:
+        """The buffer of an equation's result."""
+        (out,) = eq.outputs
+        return Value(self.names[out], out.spec, "buffer")
+
+    def temporary(self, base: str, spec: Spec) -> Value:
+        """A buffer for an intermediate of one equation."""
+        return Value(self.writer.namer.fresh(base), spec, "buffer")
+
+    def view(self, eq: Equation, base: Value, text: str, contiguous: bool) -> Value:
+        """An equation's result as a view: no step, its users read it."""
+        (out,) = eq.outputs
+        return Value(self.names[out], out.spec, "view", base, text, contiguous)
+
+    def bits(self, atom: Atom | Value) -> Value:
+        """The memory of a value as integers of its width."""
+        if isinstance(atom, Literal):
+            return self.constant(atom.value.view(BITS[atom.spec.dtype.name]))
+        value = atom if isinstance(atom, Value) else self.values[atom]
+        dtype = np.dtype(BITS[value.spec.dtype.name])
+        if value.spec.dtype == dtype:
+            return value
+        if value not in self._bits:
+            name = self.writer.namer.fresh(f"{value.name}_bits")
+            text = f"{{0}}.view({dtype_text(dtype)})"
+            spec = value.spec.with_dtype(dtype)
+            self._bits[value] = Value(name, spec, "view", value, text, value.contiguous)
+        return self._bits[value]
+
+    def mask(self, condition: Value, width: str, inverted: bool = False) -> Value:
+        """A condition as integers, all bits set where it holds (`inverted`: where it does not)."""
+        at = (condition, width, "not" if inverted else "")
+        if at not in self._masks:
+            spec = condition.spec.with_dtype(width)
+            out = self.temporary(f"{'not' if inverted else 'mask'}_{condition.name}", spec)
+            if inverted:
+                one = self.constant(np.array(1, width))
+                text = f"np.subtract({{0}}, {{1}}, out={{o}}, dtype=np.{width})"
+                self._masks[at] = self.into(text, (condition, one), out)
+            else:
+                text = f"np.negative({{0}}, out={{o}}, dtype=np.{width})"
+                self._masks[at] = self.into(text, (condition,), out)
+        return self._masks[at]
+
+    def nonzero(self, x: Value, width: str) -> Value:
+        """All bits set where x is not 0."""
+        at = (x, width, "nonzero")
+        if at not in self._masks:
+            holds = self.temporary(f"{x.name}_nonzero", x.spec.with_dtype(np.bool_))
+            zero = self.constant(np.zeros((), x.spec.dtype))
+            self.into("np.not_equal({0}, {1}, out={o})", (x, zero), holds)
+            self._masks[at] = self.mask(holds, width)
+        return self._masks[at]
+
+    # --- steps ---
+
+    def into(
+        self,
+        code: str,
+        inputs: Sequence[Value],
+        output: Value,
+        elementwise: bool = True,
+    ) -> Value:
+        """Append a step that writes into the output, elementwise unless told otherwise."""
+        loop = output.spec.shape if elementwise else None
+        self.steps.append(Step(code, tuple(inputs), (output,), loop, comment=self.comment))
+        return output
+
+    def reduction(
+        self, name: str, x: Value, output: Value, axes: tuple[int, ...], keepdims: bool
+    ) -> Value:
+        """Append a reduction of x over axes by the ufunc of that name."""
+        kept = ", keepdims=True" if keepdims else ""
+        self.steps.append(
+            Step(
+                f"{name}.reduce({{0}}, axis={axes}{kept}, out={{o}})",
+                (x,),
+                (output,),
+                x.spec.shape,
+                Reduced(name, axes, keepdims),
+                self.comment,
+            )
+        )
+        return output
+
+    def ufunc(self, eq: Equation, name: str | None = None) -> Value | None:
+        """A ufunc of the operands written into a buffer; None where the op is no ufunc."""
+        if name is None:
+            if not isinstance(eq.op.impl, np.ufunc) or not _resolves(eq.op.impl, eq):
+                return None
+            name = self.writer.library.reference(eq.op.impl, eq.op.kind)
+        inputs = [self.operand(a) for a in eq.inputs]
+        places = ", ".join(f"{{{i}}}" for i in range(len(inputs)))
+        return self.into(f"{name}({places}, out={{o}})", inputs, self.output(eq))
+
+    def call(self, eq: Equation) -> None:
+        """Any other op: the call that `render` prints makes new arrays."""
+        atoms = [a for a in dict.fromkeys(eq.inputs) if isinstance(a, Var)]
+        inputs = tuple(self.values[a] for a in atoms)
+        lines = tuple(self.writer.equation(eq, ""))
+        held = () if self.writer.owns(eq) else inputs
+        outputs = tuple(
+            Value(self.names[v], v.spec, "new", contiguous=False, holds=held) for v in eq.outputs
+        )
+        self.values.update(zip(eq.outputs, outputs, strict=True))
+        self.steps.append(
+            Step("", inputs, outputs, comment=self.comment, lines=lines, effect=eq.op.effect)
+        )
+
+
+def _resolves(ufunc: np.ufunc, eq: Equation) -> bool:
+    """Whether the ufunc's own result dtype is the declared one."""
+    if ufunc.nout != 1 or ufunc.nin != len(eq.inputs) or eq.params or ufunc.signature is not None:
+        return False
+    try:
+        given = tuple(a.spec.dtype for a in eq.inputs)
+        return bool(ufunc.resolve_dtypes((*given, None))[-1] == eq.outputs[0].spec.dtype)
+    except TypeError:
+        return False

@@ -1,0 +1,1 @@
+"""Tests: `test_formalities.py` runs first; the rest mirrors the packages."""

@@ -1,0 +1,1 @@
+"""Properties of random programs, checked with Hypothesis."""
