@@ -6,8 +6,11 @@ check_imports()
 
 from autodiff import ops, taps, tree
 from autodiff.api import grad, hvp, jvp, linearize, trace, value_and_grad, vjp, vmap
+from autodiff.execute import compile
 from autodiff.interpret import interpret
 from autodiff.jacobian import hessian, jacfwd, jacrev
+from autodiff.lower.jax import lower_jax
+from autodiff.lower.stablehlo import lower_stablehlo
 from autodiff.ops.control import checkpoint, stop_gradient, tap
 from autodiff.ops.custom import custom_jvp, custom_vjp
 from autodiff.ops.loops import cond, scan, while_loop
@@ -19,6 +22,7 @@ __all__ = [
     "Program",
     "Spec",
     "checkpoint",
+    "compile",
     "cond",
     "custom_jvp",
     "custom_vjp",
@@ -31,6 +35,8 @@ __all__ = [
     "jacrev",
     "jvp",
     "linearize",
+    "lower_jax",
+    "lower_stablehlo",
     "ops",
     "render",
     "scan",

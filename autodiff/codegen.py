@@ -98,7 +98,8 @@ class _Printer:
 
     def text(self, inputs: Sequence[str]) -> str:
         """Definitions of the workspace, the blocks and the function."""
-        lines: list[str] = []
+        dense = _dense_inputs(self.items)
+        lines = [line for v in dense for line in _densified(v)]
         for item in self.items:
             lines += self.block(item) if isinstance(item, Block) else self.step(item)
         lines += [line for v in self.outputs for line in self.needed(v)]
@@ -193,6 +194,43 @@ class _Printer:
             given = ", ".join(dict.fromkeys(h.name for h in holds))
             return f"own({value.name}, {given})"
         return value.name
+
+
+# Ufuncs whose results do not depend on how the operands lie in memory: NumPy computes others by
+# vector instructions where elements follow each other, and by the C library where they do not.
+_PLAIN = frozenset(
+    f"np.{name}"
+    for name in (
+        "add subtract negative absolute equal not_equal less less_equal greater greater_equal "
+        "maximum minimum bitwise_and bitwise_or bitwise_xor logical_and logical_or logical_not "
+        "copyto dot matmul concatenate sqrt floor ceil trunc rint sign"
+    ).split()
+)
+_PLAIN_REAL = frozenset({"np.multiply", "np.divide", "np.square"})
+
+
+def _dense_inputs(items: Sequence[Item]) -> list[Value]:
+    """Inputs that are copied where they have gaps, so that results are the same bits."""
+    found: dict[Value, None] = {}
+    steps = (s for item in items for s in (item.steps if isinstance(item, Block) else [item]))
+    for step in steps:
+        name = step.code.partition("(")[0]
+        for v in step.inputs:
+            plain = name in _PLAIN or (name in _PLAIN_REAL and v.spec.dtype.kind != "c")
+            plain = plain or step.reduced is not None
+            if v.root.origin == "input" and v.root.spec.shape and not plain:
+                found[v.root] = None
+    return list(found)
+
+
+def _densified(value: Value) -> list[str]:
+    """Lines that copy an input unless it lies in C order."""
+    strides: list[int] = []
+    for n in reversed(value.spec.shape):
+        strides.insert(0, strides[0] * max(1, last) if strides else value.spec.dtype.itemsize)
+        last = n
+    test = f"{INDENT}if {value.name}.strides != {tuple(strides)}:"
+    return [test, f'{INDENT * 2}{value.name} = np.array({value.name}, order="C")']
 
 
 def _claimed(outputs: Sequence[Value], atoms: Sequence[Atom]) -> set[Value]:

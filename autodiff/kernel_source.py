@@ -13,7 +13,6 @@ import numpy as np
 import scipy
 import scipy.fft
 import scipy.linalg
-import scipy.signal
 import scipy.special
 
 from autodiff.errors import AutodiffError
@@ -26,7 +25,6 @@ _HOMES = (
     ("scipy.special", scipy.special),
     ("scipy.linalg", scipy.linalg),
     ("scipy.fft", scipy.fft),
-    ("scipy.signal", scipy.signal),
 )
 ALLOWED = ("numpy", "scipy")
 

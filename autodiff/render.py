@@ -189,8 +189,8 @@ def _argument(name: str, var: Var) -> str:
 
 
 ARGUMENT = '''def argument(value, shape, dtype):
-    """An argument as an array, which must have the shape the function was traced at."""
-    array = np.asarray(value, dtype=dtype)
+    """An argument as a dense array; it must have the shape the function was traced at."""
+    array = np.array(value, dtype=dtype)
     if array.shape != shape:
         raise ValueError(f"an argument has shape {array.shape}, the program takes {shape}")
     return array'''

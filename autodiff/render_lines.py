@@ -100,8 +100,7 @@ class Writer:
     def owns(eq: Equation) -> bool:
         """Whether the result is surely new memory."""
         return (
-            eq.op.template is not None
-            or isinstance(eq.op.impl, np.ufunc)
+            isinstance(eq.op.impl, np.ufunc)
             or eq.op.kind in OWNING
             or (eq.op.kind == "SUM_TO" and eq.inputs[0].spec != eq.outputs[0].spec)
         )

@@ -86,7 +86,10 @@ def expanded(program: Program) -> Program:
 
 
 def upstream_of_where(program: Program) -> frozenset[int]:
-    """Indices of equations whose outputs reach a branch operand of a WHERE."""
+    """Indices of equations whose outputs reach a branch operand of a WHERE.
+
+    The factor of a STRONG product counts as one: it stems from such a branch, one order below.
+    """
     marked: set[Var] = set()
     found: set[int] = set()
     for number in range(len(program.equations) - 1, -1, -1):
@@ -94,7 +97,7 @@ def upstream_of_where(program: Program) -> frozenset[int]:
         if any(v in marked for v in eq.outputs):
             found.add(number)
             marked.update(a for a in eq.inputs if isinstance(a, Var))
-        elif eq.op.kind == "WHERE":
+        elif eq.op.kind == "WHERE" or eq.op.kind in STRONG.values():
             marked.update(a for a in eq.inputs[1:] if isinstance(a, Var))
     return frozenset(found)
 
@@ -260,17 +263,52 @@ def _tangent_program(
 
     tangent_specs = [s for s, b in zip(in_specs, mask, strict=True) if b]
     program = program_of(f, (*in_specs, *out_specs, *tangent_specs), name=f"jvp_{op.kind.lower()}")
-    program = linear_expanded(program)
-    return program, tuple(nonzero)
+    return linear_expanded(program, n + m), tuple(nonzero)
 
 
-def linear_expanded(program: Program) -> Program:
-    def expand(op: Op) -> bool:
-        return op.body is not None and op.transpose is None
-
-    if not any(expand(eq.op) for eq in program.equations):
+def linear_expanded(program: Program, known: int) -> Program:
+    """The program with its composites in the linear inputs (those after the first `known`)
+    replaced by their bodies; composites of known values stay, with their own derivative rules."""
+    linear = set(program.inputs[known:])
+    needed = False
+    for eq in program.equations:
+        if any(a in linear for a in eq.inputs):
+            linear.update(eq.outputs)
+            needed = needed or _expands(eq.op)
+    if not needed:
         return program
-    return program_of(lambda *a: run(program, a, expand=expand), program.in_specs, program.name)
+    flags = [i >= known for i in range(len(program.inputs))]
+    return program_of(
+        lambda *a: _run_expanded(program, a, flags)[0], program.in_specs, program.name
+    )
+
+
+def _expands(op: Op) -> bool:
+    return op.body is not None and op.transpose is None
+
+
+def _run_expanded(
+    program: Program, args: Sequence[Any], flags: Sequence[bool]
+) -> tuple[tuple[Any, ...], list[bool]]:
+    """Apply a program, expanding composites of linear operands; which outputs are linear."""
+    env: dict[Any, Any] = dict(zip(program.inputs, args, strict=True))
+    linear: set[Any] = {v for v, f in zip(program.inputs, flags, strict=True) if f}
+    for eq in program.equations:
+        values = [env[a] if isinstance(a, Var) else a.value for a in eq.inputs]
+        depends = [a in linear for a in eq.inputs]
+        outputs = [any(depends)] * len(eq.outputs)
+        with sourced(eq.source):
+            if any(depends) and _expands(eq.op):
+                body = body_program(eq.op, tuple(a.spec for a in eq.inputs), eq.params)
+                result, outputs = _run_expanded(body, values, depends)
+            else:
+                result = bind(eq.op, *values, **eq.params)
+                result = result if eq.op.multiple else (result,)
+        env.update(zip(eq.outputs, result, strict=True))
+        mark_as(eq.outputs, result, env)
+        linear.update(v for v, f in zip(eq.outputs, outputs, strict=True) if f)
+    results = tuple(env[a] if isinstance(a, Var) else a.value for a in program.outputs)
+    return results, [a in linear for a in program.outputs]
 
 
 def transpose_eval(
@@ -313,7 +351,11 @@ def transpose_eval(
             op = get(STRONG[op.kind])
         if op.transpose is None:
             raise missing_rule(op, "transpose", eq.source)
-        pulled = op.transpose(out_cts if op.multiple else out_cts[0], inputs, **eq.params)
+        # a strong product is 0 where its first operand is: the cotangent, not the known factor
+        swapped = op.kind == "STRONG_MUL" and eq.op.kind == "MUL" and not isinstance(inputs[0], Undefined)
+        given = inputs[::-1] if swapped else inputs
+        pulled = op.transpose(out_cts if op.multiple else out_cts[0], given, **eq.params)
+        pulled = pulled[::-1] if swapped else pulled
         for atom, ct in zip(eq.inputs, pulled, strict=True):
             if isinstance(atom, Var) and atom in linear:
                 cts.add(atom, ct, op.kind)
@@ -375,7 +417,7 @@ def _vjp_program(
 
     ct_specs = [s for s, p in zip(out_specs, present, strict=True) if p]
     program = program_of(f, (*in_specs, *out_specs, *ct_specs), name=f"vjp_{op.kind.lower()}")
-    return linear_expanded(program), tuple(mask)
+    return linear_expanded(program, n + m), tuple(mask)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -15,8 +15,10 @@ Row = tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any]]
 
 
 def _pairs(*rows: Row) -> Callable[[Rng], Iterable[Sample]]:
-    """Samples (name, shape, template's shape, arguments); the template holds NaN: only its shape
-    may be read."""
+    """Samples (name, shape, template's shape, arguments).
+
+    The template holds NaN: only its shape may be read.
+    """
 
     def samples(rng: Rng) -> Iterable[Sample]:
         for name, shape, template, kwargs in rows:

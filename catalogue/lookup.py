@@ -1,6 +1,7 @@
 """Entries of look-ups: rows of tables, one index per row, one-hot codes, sums by segment."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,7 @@ Rng = np.random.Generator
 
 
 def _along(rng: Rng) -> Iterable[Sample]:
-    rows = (
+    rows: tuple[tuple[str, tuple[int, ...], Any, dict[str, Any]], ...] = (
         ("last", (2, 4), [[3, 0], [1, -1]], {}),
         ("first", (3, 2), [[2, 0], [2, -3]], {"axis": 0}),
         ("middle", (2, 3, 2), [[[2, 0]], [[1, 1]]], {"axis": 1}),

@@ -15,8 +15,10 @@ Row = tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any]]
 
 
 def products(*rows: Row) -> Callable[[Rng], Iterable[Sample]]:
-    """Samples of two operands: (name, shape, shape, arguments), then special values at the first
-    row's shapes."""
+    """Samples of two operands: (name, shape, shape, arguments).
+
+    Special values at the first row's shapes follow.
+    """
 
     def samples(rng: Rng) -> Iterable[Sample]:
         for name, left, right, kwargs in rows:

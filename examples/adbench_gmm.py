@@ -28,9 +28,9 @@ def logsumexp(x: Any, axis: int = -1) -> Any:
 
 def lower_triangles(entries: Any, d: int) -> Any:
     """Strictly lower triangular matrices (k, d, d) from their entries column by column."""
-    columns, rows = np.triu_indices(d, 1)
-    place = np.zeros((d, d), int)  # 0 is the zero put before the entries
-    place[rows, columns] = 1 + np.arange(len(rows))
+    row, column = np.arange(d)[:, None], np.arange(d)
+    count = column * d - column * (column + 1) // 2 + row - column
+    place = np.where(row > column, count, 0)  # 0 is the zero put before the entries
     return np.pad(entries, ((0, 0), (1, 0)))[:, place]
 
 

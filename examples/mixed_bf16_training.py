@@ -72,7 +72,7 @@ def train(compute: Any = None, steps: int = 80, batch: int = 64) -> tuple[list[f
     params, losses = initial(), []
     slope = {k: np.zeros_like(v) for k, v in params.items()}
     square = {k: np.zeros_like(v) for k, v in params.items()}
-    step_of = ad.value_and_grad(lambda p, x, y: loss(p, x, y, compute))
+    step_of = ad.compile(ad.value_and_grad(lambda p, x, y: loss(p, x, y, compute)))
     rng = np.random.default_rng(2)
     for step in range(1, steps + 1):
         rows = rng.integers(0, len(labels), batch)

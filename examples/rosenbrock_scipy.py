@@ -12,10 +12,10 @@ from scipy.optimize import rosen, rosen_der, rosen_hess
 import autodiff as ad
 
 Array = np.ndarray[Any, Any]
-START = np.array([1.3, 0.7, 0.8, 1.9, 1.2])
+START = np.full(5, 1.2)
 
 
-def newton(x: Array, steps: int = 8) -> list[Array]:
+def newton(x: Array, steps: int = 9) -> list[Array]:
     """Iterates of Newton's method x - H(x)^-1 g(x) from x (n,)."""
     path = [x]
     for _ in range(steps):

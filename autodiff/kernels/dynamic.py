@@ -6,8 +6,10 @@ import numpy as np
 
 
 def _window(shape: tuple[int, ...], sizes: tuple[int, ...], starts: Any) -> tuple[slice, ...]:
-    """The window of the given sizes, moved inside the array where it would run past an end;
-    negative starts count from the end of the axis first."""
+    """The window of the given sizes, moved inside the array where it would run past an end.
+
+    Negative starts are counted from the end of the axis first.
+    """
     first = [
         min(max(int(s) + n if s < 0 else int(s), 0), n - m)
         for s, n, m in zip(starts, shape, sizes, strict=True)

@@ -13,8 +13,7 @@ def gather(x: Any, *indices: Any, axis: int) -> Any:
 
 
 def scatter(x: Any, updates: Any, *indices: Any, axis: int) -> Any:
-    """x with the elements at the indices replaced; of equal indices the last one (in C order)
-    counts."""
+    """x with the elements at the indices replaced; of equal indices the last in C order counts."""
     out = np.array(x)
     # in memory in C order: NumPy assigns in the order of the index arrays' memory
     places = [np.array(i, order="C") for i in np.broadcast_arrays(*indices)]
@@ -32,7 +31,8 @@ def scatter_add(x: Any, updates: Any, *indices: Any, axis: int) -> Any:
             raise IndexError(f"an index is out of bounds for an axis with size {n}")
         flat = flat * n + np.where(i < 0, i + n, i)
     before, count, rest = (
-        int(np.prod(part, dtype=np.int64)) for part in (shape[:axis], shape[axis:last], shape[last:])
+        int(np.prod(part, dtype=np.int64))
+        for part in (shape[:axis], shape[axis:last], shape[last:])
     )
     # places in the flattened array: NumPy adds at one index array several times faster
     lead = np.arange(before)[:, None, None] * count

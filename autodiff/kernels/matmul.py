@@ -6,8 +6,10 @@ import numpy as np
 
 
 def matmul(x: Any, y: Any, *, algorithm: str = "default") -> Any:
-    """Matrix product over the last two axes; leading axes of x are folded into the rows where y is
-    one matrix."""
+    """Matrix product over the last two axes.
+
+    Where y is one matrix, the leading axes of x are folded into its rows: one BLAS call.
+    """
     del algorithm
     if y.ndim == 2 and x.ndim > 2:
         flat = np.matmul(x.reshape((-1, x.shape[-1])) if x.size else x, y)

@@ -27,7 +27,7 @@ def top_k(x: Any, *, k: int) -> tuple[Any, Any]:
     return np.take_along_axis(x, order, -1), order
 
 
-def searchsorted(a: Any, v: Any, *, side: str) -> Any:
+def searchsorted(a: Any, v: Any, *, side: Any) -> Any:
     """Positions in sorted rows `a` (..., n) at which values `v` (..., m) keep the order."""
     if a.ndim == 1:
         return np.searchsorted(a, v, side)

@@ -5,9 +5,7 @@
 
 import functools
 import importlib
-import pickle
 import re
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -245,9 +243,12 @@ def _attribute(array: Array) -> Any:
     return get(array)
 
 
-def _check_types(module: Any, given: Sequence[Any]) -> None:
+def check_arguments(module: Any, args: Sequence[Array]) -> None:
+    """Raise ShapeError where arrays do not have the types of `@main`'s arguments."""
+    ir, _, context = _api()
+    with context, ir.Location.unknown():
+        found = [str(_attribute(a).type) for a in args]
     wanted = [str(t) for t in _main(module).type.inputs]
-    found = [str(a.type) for a in given]
     if wanted != found:
         raise ShapeError(
             f"@main takes ({', '.join(wanted)})",
@@ -266,9 +267,7 @@ def run_interpreter(text: str, args: Sequence[Array]) -> list[Array]:
     legalize(module)
     kinds = split_results(module)
     with context, ir.Location.unknown():
-        given = [_attribute(np.asarray(a)) for a in args]
-        _check_types(module, given)
-        raw = stablehlo.eval_module(module, given)
+        raw = stablehlo.eval_module(module, [_attribute(np.asarray(a)) for a in args])
         parts = iter([np.array(r) for r in raw])
     results = []
     for kind in kinds:
@@ -279,14 +278,3 @@ def run_interpreter(text: str, args: Sequence[Array]) -> list[Array]:
             value = value.astype(np.dtype(getattr(ml_dtypes, _READ[kind])))
         results.append(value)
     return results
-
-
-def serve() -> None:
-    """Entry point of a child process: a pickled (text, args) in, pickled results out."""
-    text, args = pickle.load(sys.stdin.buffer)
-    try:
-        outcome: Any = run_interpreter(text, args)
-    except (AutodiffError, ValueError, TypeError) as error:
-        outcome = f"{type(error).__name__}: {error}"
-    pickle.dump(outcome, sys.stdout.buffer)
-    sys.stdout.buffer.flush()

@@ -13,4 +13,3 @@ def dynamic_slice(x: Any, *starts: Any, sizes: tuple[int, ...]) -> Any:
 def dynamic_update_slice(x: Any, update: Any, *starts: Any) -> Any:
     """x with the window that begins at the clamped starts replaced."""
     return lax.dynamic_update_slice(x, update, starts)
-

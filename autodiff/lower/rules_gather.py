@@ -6,8 +6,10 @@ import jax.numpy as jnp
 
 
 def gather(x: Any, *indices: Any, axis: int) -> Any:
-    """Elements at broadcast integer indices; positions outside the array give NaN, or the least
-    integer, where NumPy raises."""
+    """Elements at broadcast integer indices.
+
+    Positions outside the array, at which NumPy raises, give NaN or the least integer.
+    """
     return x.at[(slice(None),) * axis + indices].get(mode="fill")
 
 

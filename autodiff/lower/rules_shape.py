@@ -6,15 +6,6 @@ import jax.numpy as jnp
 from jax import lax
 
 
-def sum_to(x: Any, *, shape: tuple[int, ...]) -> Any:
-    """Sum over the axes that broadcasting `shape` to `x.shape` adds or stretches."""
-    extra = x.ndim - len(shape)
-    axes = tuple(range(extra)) + tuple(
-        extra + i for i, n in enumerate(shape) if n == 1 and x.shape[extra + i] != 1
-    )
-    return jnp.sum(x, axis=axes, keepdims=True).reshape(shape) if axes else x
-
-
 def slice_(
     x: Any, *, start: tuple[int, ...], stop: tuple[int, ...], stride: tuple[int, ...]
 ) -> Any:

@@ -1,15 +1,12 @@
 """StableHLO text: written by JAX from a program, verified, interpreted, and compiled."""
 
-import os
-import pickle
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from autodiff.lower import mlir
+from autodiff.lower.child import CHILD, ChildError
 from autodiff.lower.jax import flat_function, input_dtypes, needs_x64
 from autodiff.lower.mlir import StableHLOError, UnsupportedError, element_types
 from autodiff.optional import require
@@ -29,7 +26,7 @@ __all__ = [
 Array = np.ndarray[Any, Any]
 
 # What the reference interpreter runs (openxla/stablehlo, reference/Ops.cpp). Any other op aborts
-# the process (openxla/stablehlo issue 2654), so that a module with one is run in a child.
+# the process (openxla/stablehlo issue 2654), and so do some with complex operands.
 INTERPRETED = frozenset(
     "stablehlo." + name
     for name in (
@@ -93,7 +90,9 @@ def verify_stablehlo(text: str) -> None:
     mlir.parse(text)
 
 
-def eval_stablehlo(text: str, args: Sequence[Any], timeout: float = 120.0) -> list[Array]:
+def eval_stablehlo(
+    text: str, args: Sequence[Any], *, isolated: bool | None = None, timeout: float = 120.0
+) -> list[Array]:
     """Run a module's `@main` by jaxlib's reference interpreter, which compiles nothing.
 
     It keeps subnormal numbers and computes each op on its own: an independent judge. Operations
@@ -103,54 +102,35 @@ def eval_stablehlo(text: str, args: Sequence[Any], timeout: float = 120.0) -> li
     Args:
         text: the module.
         args: arrays of the shapes and dtypes of `@main`'s arguments.
-        timeout: seconds allowed where the module needs a child process, because it holds an op
-            outside `INTERPRETED`.
+        isolated: run in a child process, which an unsupported op or type ends; by default where
+            the module holds an op outside `INTERPRETED`, or a complex or 8-bit type.
+        timeout: seconds allowed in the child process.
 
     Returns:
         One array per result.
 
     Raises:
         StableHLOError: the text is not valid.
-        UnsupportedError: the interpreter lacks an op or a type; carries `ops`.
+        ShapeError: the arguments do not fit.
+        UnsupportedError: the interpreter lacks an op or a type; carries `ops` and `reason`.
     """
     module = mlir.parse(text)
     mlir.legalize(module)
-    unknown = mlir.op_names(module) - INTERPRETED
-    arrays = [np.asarray(a) for a in args]
-    if not unknown:
+    mlir.check_arguments(module, arrays := [np.asarray(a) for a in args])
+    unknown = tuple(sorted(mlir.op_names(module) - INTERPRETED))
+    if isolated is None:
+        isolated = bool(unknown) or "complex<" in text or "xf8" in text or "tensor<f8" in text
+    if not isolated:
         return mlir.run_interpreter(text, arrays)
-    return _run_child(text, arrays, tuple(sorted(unknown)), timeout)
-
-
-def _run_child(
-    text: str, args: list[Array], unknown: tuple[str, ...], timeout: float
-) -> list[Array]:
-    """`run_interpreter` in a process of its own, which may die."""
-    command = [sys.executable, "-c", "from autodiff.lower.mlir import serve; serve()"]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     try:
-        done = subprocess.run(
-            command,
-            input=pickle.dumps((text, args)),
-            capture_output=True,
-            timeout=timeout,
-            env=environment,
-        )
-    except subprocess.TimeoutExpired:
-        raise _unsupported(unknown, f"no result after {timeout} s") from None
-    if done.returncode:
-        lines = done.stderr.decode(errors="replace").strip().splitlines()
-        said = next((x for x in lines if "LLVM ERROR" in x or "error:" in x), "no message")[:200]
-        raise _unsupported(unknown, f"the child process ended with {done.returncode}: {said}")
-    outcome = pickle.loads(done.stdout)
-    if isinstance(outcome, str):
-        raise _unsupported(unknown, outcome)
-    return list(outcome)
+        return CHILD.run(text, arrays, timeout)
+    except ChildError as error:
+        raise _unsupported(unknown, str(error)) from None
 
 
 def _unsupported(ops: tuple[str, ...], reason: str) -> UnsupportedError:
     return UnsupportedError(
-        f"the StableHLO reference interpreter does not run {', '.join(ops)}",
+        f"the StableHLO reference interpreter does not run {', '.join(ops) or 'this module'}",
         reason,
         "compile_stablehlo(text) runs it on the CPU client",
         ops=ops,

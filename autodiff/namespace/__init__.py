@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 
 from autodiff import ops
-from autodiff.namespace import fft, linalg, special
-from autodiff.namespace.info import __array_namespace_info__
+from autodiff.namespace import fft as fft
+from autodiff.namespace import linalg as linalg
+from autodiff.namespace import special as special
+from autodiff.namespace.info import __array_namespace_info__ as __array_namespace_info__
 from autodiff.tracer import Tracer
 
 __array_api_version__ = "2024.12"
@@ -61,9 +63,7 @@ def __dir__() -> list[str]:
 # --- creation ------------------------------------------------------------------------------
 
 
-def asarray(
-    obj: Any, /, *, dtype: Any = None, device: Any = None, copy: Any = None
-) -> Any:
+def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: Any = None) -> Any:
     """A traced value itself (converted), or an array of numbers; nested lists may hold both."""
     del device
     if isinstance(obj, Tracer):

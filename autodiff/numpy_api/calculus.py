@@ -85,8 +85,11 @@ def _gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> A
 
 
 def _slope(f: Any, axis: int, spacing: Any, edge_order: int) -> Any:
-    """Second-order central differences along an axis (of unequal steps h_k: Lagrange weights), and
-    one-sided ones at the ends."""
+    """Central differences along an axis, one-sided at its ends.
+
+    Between unequal steps g and h: (h d_left + g d_right) / (g + h), the slope of the parabola
+    through three points.
+    """
     n = f.shape[axis]
     if np.ndim(spacing) == 0:
         h = ops.broadcast_to(ops.cast(_valued(spacing), f.dtype), (n - 1,))
@@ -149,21 +152,3 @@ def _unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: float = 2 * 
     jump = ops.where(np.abs(steps) < limit, ops.zeros_like(jump), jump)
     rest = _part(p, axis, 1, None) + np.cumsum(jump, axis=axis)
     return ops.concatenate([_part(p, axis, 0, 1), rest], axis)
-
-
-@implements(np.polyval)
-def _polyval(p: Any, x: Any) -> Any:
-    """Horner's rule, highest power first."""
-    p = _valued(p)
-    y = ops.zeros_like(x) if hasattr(x, "dtype") else 0.0
-    for i in range(p.shape[0]):
-        y = y * x + p[i]
-    return y
-
-
-@implements(np.vander)
-def _vander(x: Any, N: Any = None, increasing: bool = False) -> Any:
-    columns = [ops.ones_like(x)]
-    for _ in range((x.shape[0] if N is None else N) - 1):
-        columns.append(columns[-1] * x)
-    return ops.stack(columns if increasing else columns[::-1], 1)

@@ -83,13 +83,37 @@ def _linspace(
     return (out, (stop - start) / parts if parts else np.nan) if retstep else out
 
 
-# --- plain bools ---------------------------------------------------------------------------
+@implements(np.logspace)
+def _logspace(
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    endpoint: bool = True,
+    base: Any = 10.0,
+    dtype: Any = None,
+    axis: int = 0,
+) -> Any:
+    out = np.power(base, _linspace(start, stop, num, endpoint, axis=axis))
+    return out if dtype is None else ops.cast(out, dtype)
+
+
+@implements(np.geomspace)
+def _geomspace(
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0
+) -> Any:
+    """start (stop / start)^t, so that negative values of one sign work as well."""
+    start, stop = np.broadcast_arrays(start, stop)
+    t = np.arange(num) / max(num - 1 if endpoint else num, 1)
+    out = start * (stop / start) ** t.reshape((num, *(1,) * np.ndim(start)))
+    out = np.moveaxis(out, 0, axis)
+    return out if dtype is None else ops.cast(out, dtype)
+
+
+# --- text, types and plain bools -----------------------------------------------------------
 
 
 @implements(np.allclose)
-def _allclose(
-    a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False
-) -> bool:
+def _allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> bool:
     return bool(decided(np.all(np.isclose(a, b, rtol, atol, equal_nan)), "np.allclose", BRANCH_FIX))
 
 
@@ -116,3 +140,37 @@ def _array_equiv(a1: Any, a2: Any) -> bool:
 def _shares_memory(a: Any, b: Any, max_work: Any = None) -> bool:
     del a, b, max_work
     return False
+
+
+@implements(np.array_repr, np.array_str, np.array2string)
+def _text(a: Any, *args: Any, **kwargs: Any) -> str:
+    del args, kwargs
+    return repr(a)
+
+
+@implements(np.min_scalar_type)
+def _min_scalar_type(a: Any) -> Any:
+    return a.dtype
+
+
+@implements(np.einsum_path)
+def _einsum_path(subscripts: Any, *operands: Any, **kwargs: Any) -> Any:
+    models = [
+        np.broadcast_to(np.zeros((), x.dtype), x.shape) if isinstance(x, Tracer) else x
+        for x in operands
+    ]
+    return np.einsum_path(subscripts, *models, **kwargs)
+
+
+@implements(np.apply_along_axis)
+def _apply_along_axis(func1d: Any, axis: int, arr: Any, *args: Any, **kwargs: Any) -> Any:
+    """`func1d` on every 1-d slice, by `autodiff.vmap`."""
+    from autodiff.api import vmap
+
+    moved = np.moveaxis(arr, axis, -1)
+    rows = ops.reshape(moved, (-1, moved.shape[-1]))
+    out = vmap(lambda row: func1d(row, *args, **kwargs))(rows)
+    shaped = ops.reshape(out, moved.shape[:-1] + out.shape[1:])
+    (place,) = normal_axes(axis, np.ndim(arr))
+    inner = tuple(range(moved.ndim - 1, shaped.ndim))
+    return np.moveaxis(shaped, inner, tuple(range(place, place + len(inner))))

@@ -94,6 +94,7 @@ UFUNCS.update(
         np.remainder: ops.mod,
         np.fmod: ops.rem,
         np.divmod: lambda x, y: (ops.floor_div(x, y), ops.mod(x, y)),
+        np.ldexp: lambda x, n: x * ops.exp2(ops.cast(n, x.dtype)),
         np.modf: lambda x: (x - ops.trunc(x), ops.trunc(x)),
     }
 )

@@ -12,6 +12,7 @@ import numpy as np
 from autodiff import ops
 from autodiff.errors import TracerError
 from autodiff.numpy_api import FUNCTIONS, implements
+from autodiff.ops.gather import bounded
 from autodiff.trace import quoted, user_line
 from autodiff.tracer import Tracer
 
@@ -92,21 +93,6 @@ def _refused(name: str, fix: str) -> Any:
 _UPDATE = "nothing is written in place: x = autodiff.ops.index_update(x, index, value), or np.where"
 for _name in ("copyto", "put", "place", "putmask", "put_along_axis", "fill_diagonal"):
     FUNCTIONS[getattr(np, _name)] = _refused(_name, _UPDATE)
-
-
-@implements(np.isin)
-def _isin(
-    element: Any,
-    test_elements: Any,
-    assume_unique: bool = False,
-    invert: bool = False,
-    *,
-    kind: Any = None,
-) -> Any:
-    del assume_unique, kind
-    element = element if isinstance(element, Tracer) else np.asarray(element)
-    found = np.any(element[..., None] == np.ravel(test_elements), axis=-1)
-    return ~found if invert else found
 
 
 # --- sorting and searching -----------------------------------------------------------------
@@ -199,40 +185,6 @@ def _trim_zeros(filt: Any, trim: str = "fb") -> Any:
     return ops.slice_(filt, int(first), int(last))
 
 
-@implements(np.unique)
-def _unique(
-    ar: Any,
-    return_index: bool = False,
-    return_inverse: bool = False,
-    return_counts: bool = False,
-    axis: Any = None,
-    *,
-    equal_nan: bool = True,
-    sorted: bool = True,
-) -> Any:
-    del sorted
-    if axis is not None and np.ndim(ar) > 1:
-        _refused("unique(axis=...)", "ravel the array, or choose on untraced values")()
-    flat = np.ravel(ar)
-    order = decided(ops.argsort(flat), "np.unique")
-    values = ops.gather(flat, order)
-    changed = values[1:] != values[:-1]
-    if equal_nan and flat.dtype.kind in "fc":
-        changed = changed & ~(np.isnan(values[1:]) & np.isnan(values[:-1]))
-    new = np.concatenate([[True], decided(changed, "np.unique")]) if flat.size else np.zeros(0, bool)
-    first = np.nonzero(new)[0]
-    results = [ops.gather(values, first)]
-    if return_index:
-        results.append(order[first])
-    if return_inverse:
-        inverse = np.empty(flat.size, np.intp)
-        inverse[order] = np.cumsum(new) - 1
-        results.append(inverse.reshape(np.shape(ar)))
-    if return_counts:
-        results.append(np.diff([*first, flat.size]))
-    return results[0] if len(results) == 1 else tuple(results)
-
-
 # --- index helpers -------------------------------------------------------------------------
 
 
@@ -240,7 +192,10 @@ def _unique(
 def _ix(*args: Any) -> Any:
     rank = len(args)
     return tuple(
-        ops.reshape(np.flatnonzero(x) if x.dtype == np.bool_ else x, (1,) * i + (x.size,) + (1,) * (rank - 1 - i))
+        ops.reshape(
+            np.flatnonzero(x) if x.dtype == np.bool_ else x,
+            (1,) * i + (x.size,) + (1,) * (rank - 1 - i),
+        )
         for i, x in enumerate(np.asarray(a) if not isinstance(a, Tracer) else a for a in args)
     )
 
@@ -256,3 +211,36 @@ def _meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str =
         place = 1 - i if indexing == "xy" and i < 2 and rank > 1 else i
         grids.append(ops.reshape(x, (1,) * place + (-1,) + (1,) * (rank - 1 - place)))
     return tuple(grids) if sparse else tuple(np.broadcast_arrays(*grids))
+
+
+@implements(np.unravel_index)
+def _unravel_index(indices: Any, shape: Any, order: str = "C") -> Any:
+    extents = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
+    places = []
+    for n in extents[::-1] if order == "C" else extents:
+        places.append(indices % n)
+        indices = indices // n
+    return tuple(places[::-1] if order == "C" else places)
+
+
+@implements(np.ravel_multi_index)
+def _ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: str = "C") -> Any:
+    modes = mode if isinstance(mode, tuple) else (mode,) * len(dims)
+    out: Any = 0
+    rows = list(zip(multi_index, dims, modes, strict=True))
+    for axis, (i, n, m) in enumerate(rows if order == "C" else rows[::-1]):
+        out = out * n + bounded(i, n, axis, m)
+    return out
+
+
+def _of_shape(function: Any) -> Any:
+    """A function of an array that reads its shape alone."""
+
+    def read(arr: Any, *args: Any, **kwargs: Any) -> Any:
+        return function(np.broadcast_to(np.zeros(()), np.shape(arr)), *args, **kwargs)
+
+    return read
+
+
+for _name in ("diag_indices_from", "tril_indices_from", "triu_indices_from"):
+    FUNCTIONS[getattr(np, _name)] = _of_shape(getattr(np, _name))

@@ -57,13 +57,17 @@ def _outer(a: Any, b: Any) -> Any:
 @implements(np.tensordot)
 def _tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     if isinstance(axes, int | np.integer):
-        left, right = list(range(np.ndim(a) - axes, np.ndim(a))), list(range(axes))
-    else:
-        left, right = ([x] if isinstance(x, int | np.integer) else list(x) for x in axes)
-    pairs = normal_axes(left, np.ndim(a)), normal_axes(right, np.ndim(b))
-    if len(left) != len(right):
+        n = int(axes)
+        axes = (range(-n, 0), range(n))
+    pairs = tuple(
+        normal_axes(x if isinstance(x, int | np.integer) else tuple(x), np.ndim(v))
+        for x, v in zip(axes, (a, b), strict=True)
+    )
+    if len(pairs[0]) != len(pairs[1]):
         raise ShapeError(
-            f"tensordot axes {axes} are not pairs", "in numpy.tensordot", "name as many of b as of a"
+            f"tensordot axes {axes} are not pairs",
+            "in numpy.tensordot",
+            "name as many of b as of a",
         )
     return ops.dot_general(a, b, (pairs, ((), ())))
 
@@ -79,7 +83,6 @@ def _einsum(*operands: Any, optimize: Any = False, dtype: Any = None, **kwargs: 
 
 def _lettered(operands: tuple[Any, ...]) -> tuple[Any, ...]:
     """The call einsum(x, [0, 1], y, [1, 2], [0, 2]) with letters for the numbers."""
-
     # capitals first: letters then sort as their numbers do
     letters = string.ascii_uppercase + string.ascii_lowercase
 

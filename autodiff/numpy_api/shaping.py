@@ -131,7 +131,9 @@ def _valued(x: Any) -> Any:
     return x if hasattr(x, "dtype") else np.asarray(x)
 
 
-FUNCTIONS.update({f: _at_least(i + 1) for i, f in enumerate((np.atleast_1d, np.atleast_2d, np.atleast_3d))})
+FUNCTIONS.update(
+    {f: _at_least(i + 1) for i, f in enumerate((np.atleast_1d, np.atleast_2d, np.atleast_3d))}
+)
 
 
 @implements(np.broadcast_to)
@@ -167,7 +169,11 @@ def _stack(arrays: Any, axis: int = 0, *, dtype: Any = None, casting: Any = None
 @implements(np.unstack)
 def _unstack(x: Any, /, *, axis: int = 0) -> Any:
     x = _moveaxis(x, axis, 0)
-    return tuple(ops.reshape(part, x.shape[1:]) for part in ops.split(x, x.shape[0])) if x.shape[0] else ()
+    return (
+        tuple(ops.reshape(part, x.shape[1:]) for part in ops.split(x, x.shape[0]))
+        if x.shape[0]
+        else ()
+    )
 
 
 @implements(np.vstack)

@@ -9,8 +9,8 @@ import scipy.special as sp
 from autodiff import ops
 from autodiff.errors import TracerError
 from autodiff.numpy_api import UFUNCS
-from autodiff.tracer import Tracer
 from autodiff.trace import quoted, user_line
+from autodiff.tracer import Tracer
 
 LN10 = 2.302585092994046
 

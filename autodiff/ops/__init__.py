@@ -11,6 +11,7 @@ from autodiff.ops.indexing import *
 from autodiff.ops.lookup import *
 from autodiff.ops.matmul import *
 from autodiff.ops.reduction import *
+from autodiff.ops.layout import *
 from autodiff.ops.shape import *
 from autodiff.ops.sorting import *
 from autodiff.ops.custom import *

@@ -64,7 +64,7 @@ def _custom_jvp_vjp(
 ) -> Any:
     del outputs
     _refuse_captures([w or None for w in wanted], consts, "custom_jvp")
-    tangent_map = linear_expanded(_only_tangents(rule.program, len(body.outputs)))
+    tangent_map = linear_expanded(_only_tangents(rule.program, len(body.outputs)), len(primals))
     inexact = [is_inexact(s.dtype) for s in body.out_specs]
     given = [c for c, a in zip(cts, inexact, strict=True) if a]
     pulled = iter(transpose_eval(tangent_map, primals, given))

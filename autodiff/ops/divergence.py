@@ -109,7 +109,7 @@ def softmax_difference(s: Any, t: Any, axis: Axis = -1) -> Any:
     Arguments: s, t, real, broadcast to one shape; axis, an int, several, or None for all.
     Returns that shape. A class masked (-inf) in both gives 0; NaN as in `softmax`.
     """
-    s, t = pair(s, t)
+    s, t = pair("SOFTMAX_DIFFERENCE", s, t)
     return bind("SOFTMAX_DIFFERENCE", s, t, axis=axis_tuple(axis, np.ndim(s), "SOFTMAX_DIFFERENCE"))
 
 
@@ -197,7 +197,7 @@ def soft_cross_entropy(student_logits: Any, teacher_logits: Any, axis: Axis = -1
     the loss is infinite.
     Raises ShapeError where the shapes do not broadcast.
     """
-    s, t = pair(student_logits, teacher_logits)
+    s, t = pair("SOFT_CROSS_ENTROPY", student_logits, teacher_logits)
     return bind("SOFT_CROSS_ENTROPY", s, t, axis=axis_tuple(axis, np.ndim(s), "SOFT_CROSS_ENTROPY"))
 
 
@@ -266,5 +266,5 @@ def kl_divergence(teacher_logits: Any, student_logits: Any, axis: Axis = -1) -> 
     Gradients: p_i (w_i - sum_j p_j w_j) with w = t - s in t, q - p in s, both without cancellation.
     Raises ShapeError where the shapes do not broadcast.
     """
-    t, s = pair(teacher_logits, student_logits)
+    t, s = pair("KL_DIVERGENCE", teacher_logits, student_logits)
     return bind("KL_DIVERGENCE", t, s, axis=axis_tuple(axis, np.ndim(t), "KL_DIVERGENCE"))

@@ -52,9 +52,7 @@ def _dynamic_slice_transpose(ct: Any, inputs: Any, *, sizes: tuple[int, ...]) ->
     return (bind("DYNAMIC_UPDATE_SLICE", zeros, ct, *starts), *(None,) * len(starts))
 
 
-def _window_indices(
-    starts: Any, shape: tuple[int, ...], sizes: tuple[int, ...]
-) -> tuple[Any, ...]:
+def _window_indices(starts: Any, shape: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[Any, ...]:
     """Integer arrays that select the clamped windows of one example."""
     rank = len(shape)
     indices = []

@@ -47,7 +47,8 @@ def _linear_in_first(kind: str) -> Any:
 
 
 def _broadcast_like_spec(x: Spec, template: Spec) -> Spec:
-    if np.broadcast_shapes(x.shape, template.shape) != template.shape:
+    pairs = zip(x.shape[::-1], template.shape[::-1], strict=False)
+    if x.ndim > template.ndim or any(m not in (1, n) for m, n in pairs):
         raise _misfit("BROADCAST_LIKE", x, template, "its shape must broadcast to the template's")
     return x.with_shape(template.shape)
 

@@ -150,7 +150,7 @@ def _scatter_batch(kind: str) -> Any:
 
 def _scatter_add_jvp(primals: Any, tangents: Any, y: Any, *, axis: int) -> Any:
     del y
-    x, updates, *indices = primals
+    x, _, *indices = primals
     tx, tu, *_ = tangents
     if tu is None:
         return tx

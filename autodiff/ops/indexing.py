@@ -25,15 +25,21 @@ def _axes_left(layout: Layout) -> list[int]:
 
 
 def _is_split(layout: Layout) -> bool:
-    """Whether indices between the arrays send their axes to the front (NumPy's rule, under which
-    integers beside arrays count as arrays)."""
+    """Whether something between the arrays sends their axes to the front.
+
+    NumPy's rule, under which integers beside arrays count as arrays.
+    """
     places = [i for i, e in enumerate(layout) if isinstance(e, int) or e in ("array", "flag")]
     return places[-1] - places[0] + 1 != len(places)
 
 
 def _sliced(x: Any, layout: Layout) -> Any:
     """The basic part: slices taken, integers dropped, axes of extent 1 put in."""
-    start, stop, stride, flipped, shape = [], [], [], [], []
+    start: list[int] = []
+    stop: list[int] = []
+    stride: list[int] = []
+    flipped: list[int] = []
+    shape: list[int] = []
     extents = iter(np.shape(x))
     for entry in layout:
         if entry in ("new", "flag"):
@@ -211,6 +217,7 @@ def _check_holds(kind: str, x: Any, value: Any) -> None:
                 f"convert the array first: x = x.astype(np.{source.name})",
             )
 
+
 def _selects_by_mask(x: Any, index: Any, value: Any) -> bool:
     """Whether the index is one traced mask and the value the same for every place it selects."""
     if not isinstance(index, Tracer) or index.dtype != np.bool_:
@@ -225,10 +232,10 @@ def _masked(kind: str, x: Any, mask: Any, value: Any) -> Any:
     return where(mask, new, x)
 
 
-
 def index_update(x: Any, index: Any, value: Any) -> Any:
-    """A copy of x with `x[index] = value` carried out; where an index repeats, the last value (in C
-    order) counts, as in NumPy.
+    """A copy of x with `x[index] = value` carried out.
+
+    Where an index repeats, the last value in C order counts.
 
     Arguments: x, and an index as for `index`; value broadcasts to the selection and is converted
     to x's dtype (a value with more than x's dtype can hold - floating into integer, complex into

@@ -18,7 +18,9 @@ __all__ = ["embedding", "one_hot", "segment_sum", "take_along_axis"]
 
 
 def _along_spec(x: Spec, indices: Spec, *, axis: int) -> Spec:
-    lead = [(m, n) for i, (m, n) in enumerate(zip(x.shape, indices.shape, strict=False)) if i != axis]
+    lead = [
+        (m, n) for i, (m, n) in enumerate(zip(x.shape, indices.shape, strict=False)) if i != axis
+    ]
     fits = x.ndim == indices.ndim > axis and all(m == n or 1 in (m, n) for m, n in lead)
     if not fits or indices.dtype.kind not in "iu":
         raise ShapeError(
@@ -26,7 +28,10 @@ def _along_spec(x: Spec, indices: Spec, *, axis: int) -> Spec:
             "in op TAKE_ALONG_AXIS",
             "indices are integers of x's rank; their other axes match or are 1",
         )
-    shape = [n if i == axis else (n if m == 1 else m) for i, (m, n) in enumerate(zip(x.shape, indices.shape, strict=True))]
+    shape = [
+        n if i == axis else (n if m == 1 else m)
+        for i, (m, n) in enumerate(zip(x.shape, indices.shape, strict=True))
+    ]
     return x.with_shape(tuple(shape))
 
 

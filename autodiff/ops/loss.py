@@ -78,16 +78,14 @@ def _rows_loss_spec(kind: str, targets: str) -> Any:
     def spec(x: Spec, y: Spec, *, axis: int) -> Spec:
         axis_tuple(axis, x.ndim, kind)
         rows = reduced(x.shape, (axis,), False)
-        labels = y.dtype.kind in "iu"
-        if not labels and targets == "either":
-            check_floating(kind, x, y)
-        else:
-            check_floating(kind, x)
+        integers = y.dtype.kind in "iu"
+        labels = integers or targets == "labels"
+        check_floating(kind, x, *(() if labels else (y,)))
         expected = rows if labels else x.shape
-        if y.shape != expected or (targets == "labels" and not labels):
-            what = "integer labels" if labels or targets == "labels" else "probabilities"
+        if y.shape != expected or labels != integers:
+            what = "integer labels" if labels else "probabilities"
             raise ShapeError(
-                f"{kind} takes {what} of shape {rows if labels else x.shape}, got {y}",
+                f"{kind} takes {what} of shape {expected}, got {y}",
                 f"in op {kind}, logits {x}, axis {axis}",
                 "labels have the logits' shape without the class axis",
             )
@@ -199,7 +197,7 @@ def sigmoid_cross_entropy(logits: Any, labels: Any) -> Any:
     Gradients: sigmoid(x) - y in x, formed as (1 - y) sigmoid(x) - y sigmoid(-x); -x in y.
     Raises ShapeError where the shapes do not broadcast.
     """
-    x, y = pair(logits, labels)
+    x, y = pair("SIGMOID_CROSS_ENTROPY", logits, labels)
     return bind("SIGMOID_CROSS_ENTROPY", x, y)
 
 
@@ -228,7 +226,7 @@ def mse(x: Any, y: Any, axis: Axis = None) -> Any:
     Returns that shape without the axes; NaN for no elements.
     Raises ShapeError where the shapes do not broadcast.
     """
-    x, y = pair(x, y)
+    x, y = pair("MSE", x, y)
     return bind("MSE", x, y, axis=axis_tuple(axis, np.ndim(x), "MSE"))
 
 
@@ -260,7 +258,7 @@ def huber(x: Any, y: Any, delta: float = 1.0) -> Any:
     Arguments: x and y, real, broadcast to one shape; delta > 0. Returns that shape.
     Continuously differentiable; at |r| = delta the second derivative is that of the inside.
     """
-    x, y = pair(x, y)
+    x, y = pair("HUBER", x, y)
     return bind("HUBER", x, y, delta=float(delta))
 
 
@@ -281,6 +279,6 @@ def cosine_similarity(x: Any, y: Any, axis: Axis = -1, eps: float = 1e-12) -> An
     Returns that shape without the axes. Vectors are normalised first: nothing overflows. A zero
     vector gives 0. Raises ShapeError where the shapes do not broadcast.
     """
-    x, y = pair(x, y)
+    x, y = pair("COSINE_SIMILARITY", x, y)
     axes = axis_tuple(axis, np.ndim(x), "COSINE_SIMILARITY")
     return bind("COSINE_SIMILARITY", x, y, axis=axes, eps=float(eps))

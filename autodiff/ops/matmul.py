@@ -67,7 +67,9 @@ def _matmul_transpose(ct: Any, inputs: Any, *, algorithm: str) -> tuple[Any, ...
     if isinstance(x, Undefined):
         return _pull_left(ct, y, x.shape, algorithm), None
     # z = x y is z^T = y^T x^T
-    left = _pull_left(_swapped(ct), _swapped(x), (*y.shape[:-2], y.shape[-1], y.shape[-2]), algorithm)
+    left = _pull_left(
+        _swapped(ct), _swapped(x), (*y.shape[:-2], y.shape[-1], y.shape[-2]), algorithm
+    )
     return None, _swapped(left)
 
 
@@ -86,7 +88,7 @@ def _pull_left(ct: Any, y: Any, shape: tuple[int, ...], algorithm: str) -> Any:
 
 
 def _matmul_batch(size: int, args: Any, batched: Any, *, algorithm: str) -> Any:
-    (x, y), (x_flag, y_flag) = args, batched
+    (x, y), (x_flag, _) = args, batched
     if not x_flag and np.ndim(x) == 2 and np.ndim(y) == 3 and y.shape[-1] == 1:
         # one matrix applied to many vectors: a single product, rows (size, k) times x^T
         rows = reshape(y, (size, y.shape[1]))
@@ -112,9 +114,9 @@ define(
 def matmul(x: Any, y: Any, algorithm: str = "default") -> Any:
     """Matrix product with NumPy's rules: z[..., i, j] = sum_k x[..., i, k] y[..., k, j].
 
-    Arguments: x of shape (..., m, k) or (k,), y of shape (..., k, n) or (k,); leading axes broadcast;
-    dtypes are promoted. `algorithm`: "default" is what the device does (TF32, bf16 passes), "f32"
-    asks for full float32 products; both are the same on float64.
+    Arguments: x of shape (..., m, k) or (k,), y of shape (..., k, n) or (k,); leading axes
+    broadcast, dtypes are promoted. `algorithm`: "default" is what the device does (TF32, bf16
+    passes), "f32" asks for full float32 products; both are the same on float64.
     Returns shape (..., m, n), without the axis of a 1-d operand.
     Raises ShapeError for shapes that do not fit, or 0-d operands.
     """

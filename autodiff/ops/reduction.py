@@ -161,9 +161,9 @@ def mean(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
 def _extremum_jvp(
     primals: Any, tangents: Any, y: Any, *, axis: tuple[int, ...], keepdims: bool
 ) -> Any:
-    """Equal extrema share the tangent: its mean over them."""
+    """Equal extrema share the tangent: its mean over them. A NaN is the extremum of its slice."""
     (x,), (t,) = primals, tangents
-    hit = x == expand(y, np.shape(x), axis)
+    hit = bind("LOR", x == expand(y, np.shape(x), axis), x != x)
     count = bind("SUM", cast(hit, t.dtype), axis=axis, keepdims=keepdims)
     zero = np.zeros((), t.dtype)
     return bind("SUM", bind("WHERE", hit, t, zero), axis=axis, keepdims=keepdims) / count
@@ -199,7 +199,7 @@ max = _extremum(
 
     Arguments: x, real, integer or bool; axis as in `sum`. Returns x's dtype; NaN propagates.
     Where m elements attain the maximum the derivative is 1/m at each of them (the least-norm
-    subgradient: it is conserved, and symmetric); NaN in a slice that holds a NaN.
+    subgradient: it is conserved, and symmetric); where there are NaNs, they attain it.
     Raises ShapeError where there are no elements.
     """,
 )

@@ -1,14 +1,16 @@
-"""Shape ops: reshape, transpose, broadcast and its adjoint."""
+"""Parts of arrays and joins of them: SLICE PAD REVERSE CONCAT SPLIT."""
 
 import builtins
+import itertools
 from typing import Any
 
 import numpy as np
 
 from autodiff.errors import ShapeError
-from autodiff.families import axis_tuple, batch_leading, linear, promote, unbroadcast, zeros_for
+from autodiff.families import axis_tuple, batch_leading, linear, promote, zeros_for
 from autodiff.kernels import shape as kernels
 from autodiff.op import Op, define
+from autodiff.ops.layout import broadcast_to, normal_axes, reshape, sum_to, transpose
 from autodiff.program import Spec
 from autodiff.reverse import Undefined
 from autodiff.trace import bind
@@ -16,6 +18,7 @@ from autodiff.trace import bind
 __all__ = [
     "broadcast_to",
     "concatenate",
+    "normal_axes",
     "pad",
     "reshape",
     "reverse",
@@ -24,179 +27,6 @@ __all__ = [
     "sum_to",
     "transpose",
 ]
-
-
-def normal_axes(axis: Any, ndim: int) -> tuple[int, ...]:
-    """Axes counted from 0, in the order given; repeated or out of range is an error."""
-    axes = tuple(int(a) for a in axis) if isinstance(axis, tuple | list) else (int(axis),)
-    axis_tuple(axes, ndim, "axes")
-    return tuple(a % ndim for a in axes)
-
-
-# --- RESHAPE -------------------------------------------------------------------------------
-
-
-def _reshape_spec(x: Spec, *, shape: tuple[int, ...]) -> Spec:
-    if int(np.prod(shape, dtype=np.int64)) != x.size:
-        raise ShapeError(
-            f"cannot reshape {x.shape} ({x.size} elements) to {shape}",
-            "in op RESHAPE",
-            "the number of elements must stay the same",
-        )
-    return x.with_shape(shape)
-
-
-def _reshape_transpose(ct: Any, inputs: Any, *, shape: tuple[int, ...]) -> tuple[Any, ...]:
-    del shape
-    return (bind("RESHAPE", ct, shape=inputs[0].shape),)
-
-
-def _reshape_batch(size: int, args: Any, batched: Any, *, shape: tuple[int, ...]) -> Any:
-    del batched
-    return bind("RESHAPE", args[0], shape=(size, *shape)), True
-
-
-linear(
-    "RESHAPE",
-    np.reshape,
-    spec=_reshape_spec,
-    transpose=_reshape_transpose,
-    batch=_reshape_batch,
-    jax="jnp.reshape",
-)
-
-
-def reshape(x: Any, shape: int | tuple[int, ...]) -> Any:
-    """The same elements in C order with another shape; one entry may be -1."""
-    shape = (shape,) if isinstance(shape, int | np.integer) else tuple(int(n) for n in shape)
-    if -1 in shape:
-        rest = int(np.prod([n for n in shape if n != -1], dtype=np.int64))
-        size = int(np.prod(np.shape(x), dtype=np.int64))
-        if shape.count(-1) > 1 or (rest == 0) or size % rest:
-            raise ShapeError(
-                f"cannot reshape {np.shape(x)} to {shape}",
-                "in op RESHAPE",
-                "at most one -1, and the other extents must divide the size",
-            )
-        shape = tuple(size // rest if n == -1 else n for n in shape)
-    return x if np.shape(x) == shape else bind("RESHAPE", x, shape=shape)
-
-
-# --- TRANSPOSE -----------------------------------------------------------------------------
-
-
-def _transpose_spec(x: Spec, *, axes: tuple[int, ...]) -> Spec:
-    if sorted(axes) != list(range(x.ndim)):
-        raise ShapeError(f"axes {axes} do not permute {x.ndim} axes", "in op TRANSPOSE")
-    return x.with_shape(tuple(x.shape[a] for a in axes))
-
-
-def _transpose_transpose(ct: Any, inputs: Any, *, axes: tuple[int, ...]) -> tuple[Any, ...]:
-    del inputs
-    return (bind("TRANSPOSE", ct, axes=tuple(int(a) for a in np.argsort(axes))),)
-
-
-def _transpose_batch(size: int, args: Any, batched: Any, *, axes: tuple[int, ...]) -> Any:
-    del size, batched
-    return bind("TRANSPOSE", args[0], axes=(0, *(a + 1 for a in axes))), True
-
-
-linear(
-    "TRANSPOSE",
-    np.transpose,
-    spec=_transpose_spec,
-    transpose=_transpose_transpose,
-    batch=_transpose_batch,
-    jax="jnp.transpose",
-)
-
-
-def transpose(x: Any, axes: tuple[int, ...] | None = None) -> Any:
-    """Axes permuted (reversed by default)."""
-    n = np.ndim(x)
-    axes = tuple(range(n))[::-1] if axes is None else tuple(int(a) % n if n else int(a) for a in axes)
-    return x if axes == tuple(range(n)) else bind("TRANSPOSE", x, axes=axes)
-
-
-# --- BROADCAST and SUM_TO ------------------------------------------------------------------
-
-
-def _broadcast_spec(x: Spec, *, shape: tuple[int, ...]) -> Spec:
-    try:
-        ok = np.broadcast_shapes(x.shape, shape) == tuple(shape)
-    except ValueError:
-        ok = False
-    if not ok:
-        raise ShapeError(
-            f"cannot broadcast {x.shape} to {shape}",
-            "in op BROADCAST",
-            "extents must be equal or 1, aligned at the last axis",
-        )
-    return x.with_shape(shape)
-
-
-def _broadcast_transpose(ct: Any, inputs: Any, *, shape: tuple[int, ...]) -> tuple[Any, ...]:
-    del shape
-    return (unbroadcast(ct, inputs[0].shape),)
-
-
-def _broadcast_batch(size: int, args: Any, batched: Any, *, shape: tuple[int, ...]) -> Any:
-    del batched
-    (x,) = args
-    inner = np.shape(x)[1:]
-    x = reshape(x, (size, *(1,) * (len(shape) - len(inner)), *inner))
-    return bind("BROADCAST", x, shape=(size, *shape)), True
-
-
-linear(
-    "BROADCAST",
-    np.broadcast_to,
-    spec=_broadcast_spec,
-    transpose=_broadcast_transpose,
-    batch=_broadcast_batch,
-    jax="jnp.broadcast_to",
-)
-
-
-def broadcast_to(x: Any, shape: int | tuple[int, ...]) -> Any:
-    """The value stretched to a shape by NumPy's rules."""
-    shape = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
-    return x if np.shape(x) == shape else bind("BROADCAST", x, shape=shape)
-
-
-def _sum_to_spec(x: Spec, *, shape: tuple[int, ...]) -> Spec:
-    _broadcast_spec(Spec(shape, x.dtype), shape=x.shape)
-    return x.with_shape(shape)
-
-
-def _sum_to_transpose(ct: Any, inputs: Any, *, shape: tuple[int, ...]) -> tuple[Any, ...]:
-    del shape
-    return (broadcast_to(ct, inputs[0].shape),)
-
-
-def _sum_to_batch(size: int, args: Any, batched: Any, *, shape: tuple[int, ...]) -> Any:
-    del batched
-    (x,) = args
-    inner = np.shape(x)[1:]
-    # ranks differ inside: keep the summed-away leading axes as extents of 1, then drop them
-    padded = (1,) * (len(inner) - len(shape)) + tuple(shape)
-    return reshape(bind("SUM_TO", x, shape=(size, *padded)), (size, *shape)), True
-
-
-linear(
-    "SUM_TO",
-    kernels.sum_to,
-    spec=_sum_to_spec,
-    transpose=_sum_to_transpose,
-    batch=_sum_to_batch,
-    jax="rules:sum_to",
-)
-
-
-def sum_to(x: Any, shape: tuple[int, ...]) -> Any:
-    """The adjoint of broadcasting: sums over the axes that a broadcast from `shape` added."""
-    return x if np.shape(x) == tuple(shape) else bind("SUM_TO", x, shape=tuple(shape))
-
 
 # --- SLICE and PAD -------------------------------------------------------------------------
 
@@ -352,9 +182,7 @@ def _pad_batch(
     value: float,
 ) -> Any:
     del size, batched
-    out = bind(
-        "PAD", args[0], low=(0, *low), high=(0, *high), interior=(0, *interior), value=value
-    )
+    out = bind("PAD", args[0], low=(0, *low), high=(0, *high), interior=(0, *interior), value=value)
     return out, True
 
 
@@ -380,7 +208,9 @@ def pad(x: Any, low: Any, high: Any, interior: Any = 0, value: Any = 0.0) -> Any
     Affine; the adjoint is `slice_` with stride interior + 1. For other modes use `np.pad`.
     Raises ShapeError for negative widths.
     """
-    widths = [per_axis(w, x, name) for w, name in ((low, "low"), (high, "high"), (interior, "interior"))]
+    widths = [
+        per_axis(w, x, name) for w, name in ((low, "low"), (high, "high"), (interior, "interior"))
+    ]
     if not any(w for width in widths for w in width):
         return x
     low, high, interior = widths
@@ -449,7 +279,9 @@ def _concat_jvp(primals: Any, tangents: Any, y: Any, *, axis: int) -> Any:
 
 
 def _concat_transpose(ct: Any, inputs: Any, *, axis: int) -> tuple[Any, ...]:
-    sizes = tuple(np.shape(x)[axis] if not isinstance(x, Undefined) else x.shape[axis] for x in inputs)
+    sizes = tuple(
+        np.shape(x)[axis] if not isinstance(x, Undefined) else x.shape[axis] for x in inputs
+    )
     wanted = [isinstance(x, Undefined) for x in inputs]
     if builtins.sum(wanted) > 1:
         parts = bind("SPLIT", ct, sizes=sizes, axis=axis)
@@ -471,7 +303,8 @@ def _span(x: Any, axis: int, start: int, stop: int) -> Any:
 
 def _concat_batch(size: int, args: Any, batched: Any, *, axis: int) -> Any:
     full = [
-        a if b else broadcast_to(a, (size, *np.shape(a))) for a, b in zip(args, batched, strict=True)
+        a if b else broadcast_to(a, (size, *np.shape(a)))
+        for a, b in zip(args, batched, strict=True)
     ]
     return bind("CONCAT", *full, axis=axis + 1), True
 
@@ -496,9 +329,9 @@ def concatenate(arrays: Any, axis: int | None = 0) -> Any:
     them first. Dtypes are promoted. Returns one array. The adjoint splits the cotangent.
     Raises ShapeError for shapes that do not fit.
     """
-    values = list(promote(*arrays))
-    if not values:
+    if not len(arrays):
         raise ShapeError("need at least one array to concatenate", "in op CONCAT", "pass [x]")
+    values = list(promote(*arrays))
     if axis is None:
         values, axis = [reshape(v, -1) for v in values], 0
     (normal,) = axis_tuple(axis, np.ndim(values[0]), "CONCAT")
@@ -512,9 +345,7 @@ def _split_spec(x: Spec, *, sizes: tuple[int, ...], axis: int) -> tuple[Spec, ..
             "in op SPLIT",
             "the sizes must be non-negative and add up to the extent of the axis",
         )
-    return tuple(
-        x.with_shape((*x.shape[:axis], n, *x.shape[axis + 1 :])) for n in sizes
-    )
+    return tuple(x.with_shape((*x.shape[:axis], n, *x.shape[axis + 1 :])) for n in sizes)
 
 
 def _split_jvp(primals: Any, tangents: Any, ys: Any, *, sizes: tuple[int, ...], axis: int) -> Any:
@@ -562,10 +393,8 @@ def split(x: Any, sections: Any, axis: int = 0) -> tuple[Any, ...]:
             )
         sizes: tuple[int, ...] = (extent // int(sections),) * int(sections)
     else:
-        bounds = np.asarray([slice(None, int(p)).indices(extent)[1] for p in sections], np.int64)
-        starts = np.maximum.accumulate(np.asarray([0, *bounds]))
-        ends = np.asarray([*bounds, extent])
-        if np.any(ends < starts):
-            return tuple(_span(x, axis, int(a), max(int(a), int(b))) for a, b in zip([0, *bounds], ends, strict=True))
-        sizes = tuple(int(n) for n in ends - starts)
+        cuts = [0, *(slice(None, int(p)).indices(extent)[1] for p in sections), extent]
+        if cuts != sorted(cuts):
+            return tuple(_span(x, axis, a, max(a, b)) for a, b in itertools.pairwise(cuts))
+        sizes = tuple(b - a for a, b in itertools.pairwise(cuts))
     return tuple(bind("SPLIT", x, sizes=sizes, axis=axis))

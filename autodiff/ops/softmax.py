@@ -14,11 +14,18 @@ from typing import Any
 import numpy as np
 
 from autodiff.errors import ShapeError
-from autodiff.families import add_tangents, axis_tuple, batch_leading, composite, promote
+from autodiff.families import (
+    add_tangents,
+    axis_tuple,
+    batch_leading,
+    broadcast_shapes,
+    composite,
+    promote,
+)
 from autodiff.ops.elementwise import cast
 from autodiff.ops.reduction import Axis, as_array, expand, extent, inexact, reduced, total
 from autodiff.program import Spec
-from autodiff.trace import bind
+from autodiff.trace import bind, spec_of
 from autodiff.widen import widened_body, widened_rule
 
 __all__ = ["log_softmax", "logsumexp", "softmax"]
@@ -82,10 +89,10 @@ def check_floating(kind: str, *specs: Spec) -> None:
         )
 
 
-def pair(x: Any, y: Any) -> tuple[Any, Any]:
+def pair(kind: str, x: Any, y: Any) -> tuple[Any, Any]:
     """Two operands of one floating dtype, broadcast to one shape."""
     x, y = promote(x, y, inexact=True)
-    shape = np.broadcast_shapes(np.shape(x), np.shape(y))
+    shape = broadcast_shapes(kind, spec_of(x), spec_of(y))
     return np.broadcast_to(x, shape), np.broadcast_to(y, shape)
 
 
@@ -351,9 +358,8 @@ def logsumexp(
     (x,) = promote(x, inexact=True)
     operands = [x] if b is None else list(promote(x, b, inexact=True))
     mask = None if where is None else cast(as_array(where), np.bool_)
-    shape = np.broadcast_shapes(
-        *(np.shape(v) for v in (*operands, *(() if mask is None else (mask,))))
-    )
+    masks = () if mask is None else (mask,)
+    shape = broadcast_shapes("LOGSUMEXP", *map(spec_of, (*operands, *masks)))
     x, *weights = (np.broadcast_to(v, shape) for v in operands)
     if mask is not None:
         x = bind("WHERE", mask, x, np.full((), -np.inf, x.dtype))

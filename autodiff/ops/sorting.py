@@ -71,7 +71,7 @@ nondiff(
 
 
 def argsort(x: Any, axis: int | None = -1) -> Any:
-    """Positions (int64) of the values in ascending order, as `sort`; equal values keep their order."""
+    """Positions (int64) of the values in ascending order; ties and NaN as in `sort`."""
     if axis is None:
         x, axis = reshape(x, -1), 0
     (axis,) = axis_tuple(axis, np.ndim(x), "ARGSORT")

@@ -9,7 +9,7 @@ import numpy as np
 from autodiff.errors import AutodiffError
 from autodiff.lower import mlir
 from autodiff.lower.jax import flat_function, input_dtypes, needs_x64
-from autodiff.lower.stablehlo import INTERPRETED, eval_stablehlo, lower_stablehlo
+from autodiff.lower.stablehlo import INTERPRETED, eval_stablehlo
 from autodiff.optional import require
 from autodiff.program import Program
 from autodiff.rounding import cast
@@ -56,38 +56,53 @@ def run_texts(
 
 
 def _together(cases: list[Case], precision: str) -> list[Emitted | Exception]:
+    """Outcomes of cases in one module; halved where it does not verify or does not run."""
     outcomes: dict[int, Emitted | Exception] = {}
-    text = _module(cases, precision, range(len(cases)), outcomes)
+    text = _module(cases, precision, outcomes)
     try:
         parts = mlir.functions(text)
-    except AutodiffError as error:  # some function's text does not verify: find out whose
-        if len(cases) == 1:
-            return [outcomes.get(0, error)]
-        middle = len(cases) // 2
-        return _together(cases[:middle], precision) + _together(cases[middle:], precision)
-    good = [
-        i for i in range(len(cases)) if i not in outcomes and not parts[f"case{i}"][0] - INTERPRETED
-    ]
-    batch = text if len(good) == len(cases) else _module(cases, precision, good, outcomes)
-    raw = iter(eval_stablehlo(batch, [a for i in good for a in _arguments(cases[i], precision)]))
+        unknown = any(ops - INTERPRETED for ops, _ in parts.values())
+        if unknown and len(cases) > 1:
+            return _apart(cases, precision, parts, outcomes)
+        values: Any = eval_stablehlo(text, _all_arguments(cases, precision), isolated=True)
+    except AutodiffError as error:
+        if len(cases) > 1:
+            middle = len(cases) // 2
+            return _together(cases[:middle], precision) + _together(cases[middle:], precision)
+        if 0 in outcomes:
+            return [outcomes[0]]
+        if not isinstance(error, mlir.UnsupportedError):
+            return [error]
+        ops, types = parts["case0"]
+        return [Emitted(types, ops, error)]
+    rest = iter(values)
     for i, (program, _) in enumerate(cases):
-        if i in outcomes:
-            continue
-        ops, types = parts[f"case{i}"]
-        if i in good:
-            values: Any = tuple(next(raw) for _ in program.outputs)
-        else:
-            values = _alone(cases[i], precision)
-        outcomes[i] = Emitted(types, ops, values)
+        if i not in outcomes:
+            ops, types = parts[f"case{i}"]
+            outcomes[i] = Emitted(types, ops, tuple(next(rest) for _ in program.outputs))
     return [outcomes[i] for i in range(len(cases))]
 
 
-def _alone(case: Case, precision: str) -> tuple[Array, ...] | Exception:
-    text = lower_stablehlo(case[0], precision=precision)
-    try:
-        return tuple(eval_stablehlo(text, _arguments(case, precision)))
-    except mlir.UnsupportedError as error:
-        return error
+def _apart(
+    cases: list[Case],
+    precision: str,
+    parts: dict[str, tuple[frozenset[str], frozenset[str]]],
+    outcomes: dict[int, Emitted | Exception],
+) -> list[Emitted | Exception]:
+    """Outcomes where some cases hold operations that the interpreter lacks: those go alone."""
+    results: dict[int, Emitted | Exception] = dict(outcomes)
+    left = [i for i in range(len(cases)) if i not in outcomes]
+    good = [i for i in left if not parts[f"case{i}"][0] - INTERPRETED]
+    for i in left:
+        if i not in good:
+            results |= {i: _together([cases[i]], precision)[0]}
+    if good:
+        results |= dict(zip(good, _together([cases[i] for i in good], precision), strict=True))
+    return [results[i] for i in range(len(cases))]
+
+
+def _all_arguments(cases: Sequence[Case], precision: str) -> list[Array]:
+    return [a for case in cases for a in _arguments(case, precision)]
 
 
 def _arguments(case: Case, precision: str) -> list[Array]:
@@ -99,29 +114,24 @@ def _arguments(case: Case, precision: str) -> list[Array]:
     ]
 
 
-def _module(
-    cases: Sequence[Case],
-    precision: str,
-    chosen: Sequence[int],
-    outcomes: dict[int, Emitted | Exception],
-) -> str:
-    """One module of the chosen cases; those that do not lower get their exception instead."""
+def _module(cases: Sequence[Case], precision: str, outcomes: dict[int, Emitted | Exception]) -> str:
+    """One module of all cases; those that do not lower get their exception as outcome instead."""
     import jax
 
     def main(groups: list[list[Any]]) -> list[Any]:
         results: list[Any] = []
-        for i, group in zip(chosen, groups, strict=True):
+        for i, ((program, _), group) in enumerate(zip(cases, groups, strict=True)):
             try:
-                results.append(_named(cases[i][0], precision, f"case{i}")(*group))
+                results.append(_named(program, precision, f"case{i}")(*group))
             except Exception as error:  # the case's outcome
                 outcomes[i] = error
         return results
 
-    wide = any(needs_x64(cases[i][0], precision) for i in chosen)
+    wide = any(needs_x64(program, precision) for program, _ in cases)
     with jax.enable_x64(wide or jax.config.jax_enable_x64):
         structs = [
-            [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in _arguments(cases[i], precision)]
-            for i in chosen
+            [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in _arguments(case, precision)]
+            for case in cases
         ]
         traced = jax.jit(main, keep_unused=True).trace(structs)
         return str(traced.lower(lowering_platforms=("cpu",)).as_text())

@@ -4,6 +4,7 @@ import pytest
 import autodiff as ad
 from autodiff import ops
 from autodiff.errors import ShapeError
+from autodiff.lower.jax import lower_jax
 
 RNG = np.random.default_rng
 attention = ops.scaled_dot_product_attention
@@ -68,6 +69,19 @@ def test_a_fully_masked_row_leaves_the_shared_gradient_finite():
         np.testing.assert_allclose(dv[:, 0], [0.6224593312018546, 0.37754066879814546], rtol=1e-10)
         second = ad.hvp(lambda q: loss(q, k, v), (q,), (np.ones_like(q),))
         assert all(np.all(np.isfinite(s)) for s in ad.tree.flatten(second)[0])
+
+
+def test_a_fully_masked_row_survives_differentiation_by_jax():
+    jax = pytest.importorskip("jax")
+    q, k, v = drawn(13, (2, 3), (4, 3), (4, 2))
+    bias = np.array([[0.5, -np.inf, 0.0, 1.0], [-np.inf] * 4])
+    lowered = lower_jax(ad.trace(lambda *a: attention(*a, bias), q, k, v))
+    ct = RNG(14).normal(size=(2, 2))
+    with jax.enable_x64(True):
+        theirs = jax.grad(lambda a: (lowered(*a) * ct).sum())((q, k, v))
+    ours = ad.vjp(lambda *a: attention(*a, bias), q, k, v)[1](ct)
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(a, np.asarray(b), rtol=1e-12, atol=1e-14)
 
 
 def test_masked_keys_are_as_if_absent():

@@ -1,5 +1,8 @@
 """Decompositions: factors, their derivatives, sign rules, degenerate points and public reports."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -26,7 +29,7 @@ def symmetric(n):
 
 
 SHAPES = [(4, 4), (5, 3), (3, 5)]
-FACTORISATIONS = {
+FACTORISATIONS: dict[str, Callable[..., Any]] = {
     "lu": lambda a: ops.lu(a)[1:],
     "qr": ops.qr,
     "qr_lapack": lambda a: ops.qr(a, canonical=False),
@@ -48,9 +51,7 @@ def test_factors_and_their_own_derivatives(name, shape):
 def test_factors_multiply_to_the_matrix(shape):
     a = RNG.normal(size=(2, *shape))
     p, lower, upper = ops.lu(a)
-    np.testing.assert_allclose(
-        lower @ upper, np.take_along_axis(a, p[..., None], -2), atol=1e-14
-    )
+    np.testing.assert_allclose(lower @ upper, np.take_along_axis(a, p[..., None], -2), atol=1e-14)
     q, r = ops.qr(a)
     np.testing.assert_allclose(q @ r, a, atol=1e-14)
     assert (np.diagonal(r, 0, -2, -1) >= 0).all()
@@ -108,20 +109,20 @@ def test_wide_qr_has_a_gradient_and_a_stated_sign():
 
 def test_vectors_are_oriented_by_their_first_largest_entry():
     # both entries of each vector are equal but for rounding: the first decides
-    w, v = ops.eigh(np.array([[2.0, -1.0], [-1.0, 2.0]]))
+    _, v = ops.eigh(np.array([[2.0, -1.0], [-1.0, 2.0]]))
     assert (v[0] > 0).all()
     a = RNG.normal(size=(4, 4))
     for factor in (ops.eigh(a + a.T)[1], ops.svd(a)[0]):
         largest = np.argmax(np.abs(factor), axis=0)
         assert (factor[largest, np.arange(4)] > 0).all()
-    u, s, vh = ops.svd(-a)
+    u, _, vh = ops.svd(-a)
     np.testing.assert_allclose(u, ops.svd(a)[0], atol=1e-13)
     np.testing.assert_allclose(vh, -ops.svd(a)[2], atol=1e-13)
 
 
 def test_numpys_functions_keep_lapacks_signs():
     a = RNG.normal(size=(4, 3))
-    q, r = ad.vmap(np.linalg.qr)(a[None])
+    _, r = ad.vmap(np.linalg.qr)(a[None])
     np.testing.assert_array_equal(r[0], np.linalg.qr(a)[1])
 
 

@@ -300,7 +300,9 @@ def test_narrow_index_types_on_long_axes(dtype):
 
 
 def test_values_that_do_not_fit_their_array_are_refused():
-    with pytest.raises(ShapeError, match=r"float64 value is put into an array of int64[\s\S]*astype"):
+    with pytest.raises(
+        ShapeError, match=r"float64 value is put into an array of int64[\s\S]*astype"
+    ):
         ops.index_update(np.zeros(3, int), 0, 1.5)
     with pytest.raises(ShapeError, match="complex128 value is put into an array of float64"):
         ad.grad(lambda x: ops.scatter_add(x, 0, 1j).sum())(real(3))
@@ -392,7 +394,9 @@ def test_every_mapping_of_a_window(axes):
 
 
 def test_window_errors():
-    with pytest.raises(ShapeError, match=r"a window of \(4,\) does not fit into an array of \(3,\)"):
+    with pytest.raises(
+        ShapeError, match=r"a window of \(4,\) does not fit into an array of \(3,\)"
+    ):
         ops.dynamic_slice(real(3), (0,), (4,))
     with pytest.raises(ShapeError, match="starts are missing for 1 axes"):
         ops.dynamic_slice(real(3), (), (2,))
@@ -489,7 +493,12 @@ def test_the_last_update_wins_on_jax_too():
     expected[index] = value
     np.testing.assert_array_equal(lower_jax(program)(value, index), expected)
     tail = index[:, None] * 0 + index
-    program = ad.trace(lambda v, i, j: ops.index_update(np.zeros((7, 7)), (i, j), v), tail * 1.0, index[:, None], index)
+    program = ad.trace(
+        lambda v, i, j: ops.index_update(np.zeros((7, 7)), (i, j), v),
+        tail * 1.0,
+        index[:, None],
+        index,
+    )
     expected = np.zeros((7, 7))
     expected[index[:, None], index] = tail
     np.testing.assert_array_equal(lower_jax(program)(tail * 1.0, index[:, None], index), expected)

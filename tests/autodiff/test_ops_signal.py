@@ -88,7 +88,8 @@ def test_stft_frames_start_at_the_first_sample():
 def test_mel_filters_are_triangles_of_height_one():
     weights = ops.mel_weights(4, 4096, 8000.0, low=100.0, high=3000.0)
     frequencies = np.arange(2049) * 8000 / 4096
-    edges = 700 * (10 ** (np.linspace(*(2595 * np.log10(1 + np.array([100, 3000]) / 700)), 6) / 2595) - 1)
+    first, last = (2595 * np.log10(1 + f / 700) for f in (100, 3000))
+    edges = 700 * (10 ** (np.linspace(first, last, 6) / 2595) - 1)
     assert np.all(weights[:, (frequencies < 100) | (frequencies > 3000)] == 0)
     peaks = frequencies[np.argmax(weights, axis=1)]
     np.testing.assert_allclose(peaks, edges[1:-1], atol=2.0)

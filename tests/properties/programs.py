@@ -279,8 +279,9 @@ def _choice(draw: Draw, values: Values, smooth: bool) -> str | None:
         return f"np.where(np.arange({n}) % 2 == 0, {a.name}, {b.name})" if a.ndim else None
     options = [
         f"np.where({a.name} > 0.1, {a.name}, {b.name})",
-        # the branch that is not taken is NaN, and must not reach the derivative
+        # a branch that is not taken is NaN, and must not reach the derivative
         f"np.where({a.name} > 0.1, np.log({a.name}), {b.name})",
+        f"np.where({a.name} > 0.1, np.sqrt({a.name}) * {a.name} ** 1.5, {b.name})",
         f"np.clip({a.name}, -0.7, 0.6)",
         f"ad.cond(np.sum({a.name}) > 0.1, np.sin, np.cos, {b.name})",
     ]

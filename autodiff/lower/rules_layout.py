@@ -1,0 +1,14 @@
+"""JAX functions of the layout primitives that no single JAX call gives."""
+
+from typing import Any
+
+import jax.numpy as jnp
+
+
+def sum_to(x: Any, *, shape: tuple[int, ...]) -> Any:
+    """Sum over the axes that broadcasting `shape` to `x.shape` adds or stretches."""
+    extra = x.ndim - len(shape)
+    axes = tuple(range(extra)) + tuple(
+        extra + i for i, n in enumerate(shape) if n == 1 and x.shape[extra + i] != 1
+    )
+    return jnp.sum(x, axis=axes, keepdims=True).reshape(shape) if axes else x
