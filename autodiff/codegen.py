@@ -269,10 +269,10 @@ class _BlockWriter:
             if block.is_partial(step):
                 self.partial(step)
             else:
-                self.parameter(step.outputs[0])
+                self.parameter(step.outputs[0], made=True)
 
-    def parameter(self, value: Value) -> None:
-        """What the block's function receives for a value."""
+    def parameter(self, value: Value, made: bool = False) -> None:
+        """What the block's function receives for a value (`made`: it is written row by row)."""
         if value in self.parameters:
             return
         printer, rows = self.printer, self.block.rows
@@ -281,17 +281,21 @@ class _BlockWriter:
             self.parameters[value] = "scratch"
             return
         self.before += printer.needed(value)
-        if not is_sliced(value, self.block.loop, rows):
-            self.parameters[value] = value.name
-            return
-        self.parameters[value] = f"{self.flat(value)}[rows]"
+        sliced = made or is_sliced(value, self.block.loop, rows)
+        trailing = len(self.block.loop) - rows.lead
+        if sliced:
+            shape = (rows.count, *value.spec.shape[rows.lead :])
+            self.parameters[value] = f"{self.shaped(value, shape)}[rows]"
+        else:  # the same for all rows; leading axes of extent 1 that the rows replace go
+            shape = value.spec.shape[-trailing:] if trailing else ()
+            lower = len(value.spec.shape) > trailing and rows.lead > 1
+            self.parameters[value] = self.shaped(value, shape) if lower else value.name
 
-    def flat(self, value: Value) -> str:
-        """The name of a value whose leading axes are one."""
-        rows, printer = self.block.rows, self.printer
-        if rows.lead == 1:
+    def shaped(self, value: Value, shape: tuple[int, ...]) -> str:
+        """The name of a value with its leading axes made one, or dropped."""
+        printer = self.printer
+        if value.spec.shape == shape:
             return value.name
-        shape = (rows.count, *value.spec.shape[rows.lead :])
         text = f"{{0}}.reshape({shape})"
         if not value.contiguous:
             text = f"np.ascontiguousarray({{0}}).reshape({shape})"

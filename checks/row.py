@@ -11,6 +11,8 @@ from checks.tolerance_file import SURFACES, UNITS, nearest
 PASS, FAIL, EXCLUDED, STALE, SKIPPED = STATUSES = ("pass", "fail", "excluded", "stale", "skipped")
 _SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
+ALWAYS = frozenset({"error", "tolerance", "ulp", "seconds"})
+
 Scalar = bool | int | float | complex | str
 
 
@@ -146,9 +148,14 @@ class Row:
         return self.error / self.tolerance if self.tolerance else math.inf
 
     def to_json(self) -> str:
-        """Return the row as one line of JSON; fields at their default are left out."""
+        """Return the row as one line of JSON; fields at their default are left out, except those
+        every reader may count on (`ALWAYS`)."""
         every = ((f, getattr(self, f.name)) for f in fields(self))
-        kept = {f.name: _encode(v) for f, v in every if f.default is MISSING or v != f.default}
+        kept = {
+            f.name: _encode(v)
+            for f, v in every
+            if f.default is MISSING or f.name in ALWAYS or v != f.default
+        }
         return json.dumps(kept, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
 
     @classmethod

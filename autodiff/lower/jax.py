@@ -145,13 +145,16 @@ def _is_wide(dtype: np.dtype[Any]) -> bool:
 def _dtypes(program: Program) -> frozenset[np.dtype[Any]]:
     found = {s.dtype for s in (*program.in_specs, *program.out_specs)}
     for eq in program.equations:
-        found.update(a.spec.dtype for a in (*eq.inputs, *eq.outputs))
-        inner = sub_programs(eq.params)
+        found |= _equation_dtypes(eq)
         if eq.op.body is not None:
-            inner += (body_program(eq.op, tuple(a.spec for a in eq.inputs), eq.params),)
-        for sub in inner:
-            found.update(_dtypes(sub))
+            found |= _dtypes(body_program(eq.op, tuple(a.spec for a in eq.inputs), eq.params))
     return frozenset(found)
+
+
+def _equation_dtypes(eq: Equation) -> frozenset[np.dtype[Any]]:
+    """Dtypes of an equation's values, those inside its sub-programs included."""
+    own = frozenset(a.spec.dtype for a in (*eq.inputs, *eq.outputs))
+    return own.union(*(_dtypes(sub) for sub in sub_programs(eq.params)))
 
 
 class _Lowering:
@@ -169,9 +172,12 @@ class _Lowering:
                 continue
             if eq.op.kind == "TAP" and self.with_taps:
                 effects[1].append({str(eq.params["name"]): values[0]})
-            results = self.apply(eq, values, effects)
-            for var, value in zip(eq.outputs, results, strict=True):
-                env[var] = self.fitted(value, var.spec, eq.op)
+            if eq.op.body is not None:
+                body = body_program(eq.op, tuple(a.spec for a in eq.inputs), eq.params)
+                results = self.run(body, values, effects)
+            else:
+                results = self.apply(eq, values, effects)
+            env.update(zip(eq.outputs, results, strict=True))
         return tuple(self.read(a, env) for a in program.outputs)
 
     def read(self, atom: Var | Literal, env: Mapping[Var, Any]) -> Any:
@@ -185,17 +191,24 @@ class _Lowering:
         return jnp.asarray(atom.value if same else cast(atom.value, dtype))
 
     def apply(self, eq: Equation, values: list[Any], effects: Effects) -> tuple[Any, ...]:
+        """Results of a primitive, with 64-bit types enabled where it has any.
+
+        Elsewhere a Python scalar in a rule would become a float64 constant of the module.
+        """
+        from jax import enable_x64
+
         op = eq.op
-        if op.body is not None:
-            body = body_program(op, tuple(a.spec for a in eq.inputs), eq.params)
-            return self.run(body, values, effects)
         if op.kind == "TAP":
             return (values[0],)
         params = {k: self.to(v) if isinstance(v, np.dtype) else v for k, v in eq.params.items()}
         rule = lowering_rule(op)
         given = (_Evaluate(self, effects), *values) if op.control else values
-        result = rule(*given, **params)
-        return tuple(result) if op.multiple else (result,)
+        with enable_x64(any(_is_wide(self.to(d)) for d in _equation_dtypes(eq))):
+            result = rule(*given, **params)
+            results = tuple(result) if op.multiple else (result,)
+            return tuple(
+                self.fitted(r, v.spec, op) for r, v in zip(results, eq.outputs, strict=True)
+            )
 
     def fitted(self, value: Any, spec: Spec, op: Op) -> Any:
         """A result with exactly the dtype of its spec, and not a weak type."""

@@ -1,5 +1,6 @@
 """StableHLO text: written by JAX from a program, verified, interpreted, and compiled."""
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -120,12 +121,24 @@ def eval_stablehlo(
     unknown = tuple(sorted(mlir.op_names(module) - INTERPRETED))
     if isolated is None:
         isolated = bool(unknown) or "complex<" in text or "xf8" in text or "tensor<f8" in text
+    if doomed := _doomed(unknown, text):
+        raise _unsupported(unknown or ("stablehlo.fft",), doomed)
     if not isolated:
         return mlir.run_interpreter(text, arrays)
     try:
         return CHILD.run(text, arrays, timeout)
     except ChildError as error:
         raise _unsupported(unknown, str(error)) from None
+
+
+def _doomed(unknown: Sequence[str], text: str) -> str | None:
+    """Why a child process is not even tried, for what is known to end it."""
+    if "stablehlo.custom_call" in unknown:
+        targets = sorted(set(re.findall(r"custom_call @(\w+)", text)))
+        return f"it calls {', '.join(targets)}, which is a library's code"
+    if "stablehlo.fft" in text and "complex<f32>" in text:
+        return "its Fourier transform takes float64 alone"
+    return None
 
 
 def _unsupported(ops: tuple[str, ...], reason: str) -> UnsupportedError:

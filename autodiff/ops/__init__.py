@@ -45,3 +45,4 @@ from autodiff.ops.recurrent import *
 from autodiff.ops.random import *
 from autodiff.ops.signal import *
 from autodiff.ops.spectra import *
+from autodiff.ops.serving import *

@@ -86,9 +86,7 @@ def test_labels_that_name_no_class():
 def test_nll_of_log_softmax_is_cross_entropy():
     rng = np.random.default_rng(3)
     x, labels = rng.normal(size=(5, 4)), rng.integers(0, 4, 5)
-    np.testing.assert_array_equal(
-        ops.nll(ops.log_softmax(x), labels), ops.cross_entropy(x, labels)
-    )
+    np.testing.assert_array_equal(ops.nll(ops.log_softmax(x), labels), ops.cross_entropy(x, labels))
     small = labels.astype(np.int8)
     np.testing.assert_array_equal(ops.cross_entropy(x, small), ops.cross_entropy(x, labels))
 
@@ -152,7 +150,9 @@ def test_error_texts():
         "in op CROSS_ENTROPY, logits float64[2,3], axis 1",
         "labels have the logits' shape without the class axis",
     ]
-    with pytest.raises(ShapeError, match=r"takes probabilities of shape \(2, 3\), got float64\[2\]"):
+    with pytest.raises(
+        ShapeError, match=r"takes probabilities of shape \(2, 3\), got float64\[2\]"
+    ):
         ops.cross_entropy(np.ones((2, 3)), np.ones(2))
     with pytest.raises(ShapeError, match=r"NLL takes integer labels of shape \(2,\), got float64"):
         ops.nll(np.ones((2, 3)), np.ones(2))

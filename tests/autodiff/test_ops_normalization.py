@@ -60,7 +60,7 @@ def test_layer_norm_parameters():
     np.testing.assert_allclose(ops.layer_norm(x, w, b, axis=axis), flat * w + b, rtol=1e-12)
     np.testing.assert_allclose(ops.layer_norm(x, bias=b, axis=axis), flat + b, rtol=1e-12)
     ct = rng.normal(size=x.shape)
-    _, gw, gb = ad.vjp(lambda *a: ops.layer_norm(*a, axis=axis), x, w, b)[1](ct)
+    _, gw, gb = ad.vjp(lambda u, v, c: ops.layer_norm(u, v, c, axis), x, w, b)[1](ct)
     np.testing.assert_allclose(gw, np.sum(ct * flat, 0), rtol=1e-12)
     np.testing.assert_allclose(gb, np.sum(ct, 0), rtol=1e-12)
 
@@ -116,7 +116,9 @@ def test_batch_norm_statistics():
     ]
     np.testing.assert_allclose(y, want, rtol=1e-13, atol=1e-15)
     evaluated = (x - mean) / np.sqrt(var * 3 / 2 + 1e-5)
-    np.testing.assert_allclose(evaluated[0], [-1.1546962082765895, -0.9999950000374997, -0.8728696905109223])
+    np.testing.assert_allclose(
+        evaluated[0], [-1.1546962082765895, -0.9999950000374997, -0.8728696905109223]
+    )
 
 
 def test_batch_norm_of_images():
@@ -130,7 +132,9 @@ def test_batch_norm_of_images():
     # all outputs are differentiable: the running statistics may be part of a loss
     ct = rng.normal(size=3)
     g = ad.vjp(lambda v: ops.batch_norm(v, axis=(0, 2, 3))[2], x)[1](ct)[0]
-    np.testing.assert_allclose(g, 2 * (x - mean.reshape(shape)) / 40 * ct.reshape(shape), atol=1e-14)
+    np.testing.assert_allclose(
+        g, 2 * (x - mean.reshape(shape)) / 40 * ct.reshape(shape), atol=1e-14
+    )
 
 
 def test_group_and_instance_norm_are_layer_norms_of_parts():

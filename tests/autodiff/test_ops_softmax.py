@@ -153,7 +153,9 @@ def test_common_offset_of_the_logits_is_shifted_out_first():
     x = np.asarray([0.25, -0.5, 0.125])
     for offset in (2.0**12, -(2.0**12)):
         shifted = (x + offset).astype(np.float32)
-        np.testing.assert_array_equal(ops.log_softmax(shifted), ops.log_softmax(x.astype(np.float32)))
+        np.testing.assert_array_equal(
+            ops.log_softmax(shifted), ops.log_softmax(x.astype(np.float32))
+        )
 
 
 def test_derived_rules_agree_where_both_are_accurate():
@@ -181,7 +183,9 @@ def test_hessian_of_logsumexp(margin: float):
         [[float(p[i] * ((i == j) - p[j])) for j in range(6)] for i in range(6)], np.float64
     )
     np.testing.assert_allclose(h - np.diag(np.diag(h)), want - np.diag(np.diag(want)), rtol=1e-13)
-    np.testing.assert_allclose(np.diag(h)[[0, 1, 3, 4, 5]], np.diag(want)[[0, 1, 3, 4, 5]], rtol=1e-13)
+    np.testing.assert_allclose(
+        np.diag(h)[[0, 1, 3, 4, 5]], np.diag(want)[[0, 1, 3, 4, 5]], rtol=1e-13
+    )
     # the dominant diagonal entry p (1 - p) in relative terms too
     q = float(p[2] * exact.MP.fsum(v for i, v in enumerate(p) if i != 2))
     assert abs(h[2, 2] / q - 1) <= 1e-12
@@ -194,7 +198,9 @@ def test_hessian_of_logsumexp(margin: float):
 def test_second_derivatives_at_a_tie():
     x = np.asarray([1.0, 1.0, 0.0])
     p = scipy.special.softmax(x)
-    np.testing.assert_allclose(ad.hessian(ops.logsumexp)(x), np.diag(p) - np.outer(p, p), atol=1e-15)
+    np.testing.assert_allclose(
+        ad.hessian(ops.logsumexp)(x), np.diag(p) - np.outer(p, p), atol=1e-15
+    )
     w = np.asarray([0.3, -1.0, 2.0])
     h = ad.hessian(lambda v: np.sum(w * ops.log_softmax(v)))(x)
     np.testing.assert_allclose(h, -np.sum(w) * (np.diag(p) - np.outer(p, p)), atol=1e-15)
@@ -230,7 +236,9 @@ def test_batched_gradients_keep_the_accurate_rule():
 def test_edge_rows(row: list[float], log_probabilities: list[float], total: float, dtype: Any):
     x = np.asarray(row, dtype)
     np.testing.assert_allclose(ops.log_softmax(x), np.asarray(log_probabilities, dtype), rtol=1e-6)
-    np.testing.assert_allclose(ops.softmax(x), np.exp(np.asarray(log_probabilities, dtype)), rtol=1e-6)
+    np.testing.assert_allclose(
+        ops.softmax(x), np.exp(np.asarray(log_probabilities, dtype)), rtol=1e-6
+    )
     np.testing.assert_allclose(ops.logsumexp(x), np.asarray(total, dtype), rtol=1e-6)
 
 

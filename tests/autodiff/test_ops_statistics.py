@@ -20,7 +20,7 @@ def test_against_numpy(ddof: int):
     x = np.random.default_rng(0).normal(size=(3, 4, 5))
     for axis in (None, 0, (0, 2)):
         for keepdims in (False, True):
-            kwargs = {"axis": axis, "ddof": ddof, "keepdims": keepdims}
+            kwargs: dict[str, Any] = {"axis": axis, "ddof": ddof, "keepdims": keepdims}
             np.testing.assert_allclose(ops.var(x, **kwargs), np.var(x, **kwargs), rtol=1e-13)
             np.testing.assert_allclose(ops.std(x, **kwargs), np.std(x, **kwargs), rtol=1e-13)
 
@@ -78,7 +78,8 @@ def test_norms_against_numpy(order: float):
 
 
 @pytest.mark.parametrize(
-    ("scale", "dtype"), [(1e200, np.float64), (1e-200, np.float64), (1e30, np.float32), (1e-30, np.float32)]
+    ("scale", "dtype"),
+    [(1e200, np.float64), (1e-200, np.float64), (1e30, np.float32), (1e-30, np.float32)],
 )
 @pytest.mark.parametrize("order", [2, 3])
 def test_norms_near_overflow_and_underflow(scale: float, dtype: Any, order: float):
@@ -90,7 +91,9 @@ def test_norms_near_overflow_and_underflow(scale: float, dtype: Any, order: floa
     np.testing.assert_allclose(value.astype(np.float64) / scale, base, rtol=rtol)
     np.testing.assert_allclose(gradient, slope, rtol=rtol, atol=0)
     hessian = ad.hessian(lambda v: ops.norm(v, order))(big).astype(np.float64) * scale
-    np.testing.assert_allclose(hessian, ad.hessian(lambda v: ops.norm(v, order))(x), rtol=rtol, atol=1e-7)
+    np.testing.assert_allclose(
+        hessian, ad.hessian(lambda v: ops.norm(v, order))(x), rtol=rtol, atol=1e-7
+    )
 
 
 @pytest.mark.parametrize("order", [2, 3, 1.5, 1, INF])
@@ -131,5 +134,7 @@ def test_error_texts():
     assert str(caught.value).startswith("axis 1 is out of bounds for 1 axes\nin op VAR")
     from autodiff.trace import bind
 
-    with pytest.raises(ShapeError, match=r"NORM is not defined for ord=1.0\n.*\nuse autodiff.ops.norm"):
+    with pytest.raises(
+        ShapeError, match=r"NORM is not defined for ord=1.0\n.*\nuse autodiff.ops.norm"
+    ):
         bind("NORM", np.ones(2), axis=(0,), ord=1.0, keepdims=False)
