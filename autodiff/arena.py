@@ -121,7 +121,7 @@ def _in_place(
     """Results of elementwise steps that take the memory of an operand which ends there."""
     merged: dict[Value, Value] = {}
     for step, block in _steps(items):
-        if step.loop is None or step.reduced is not None:
+        if step.loop is None or step.reduced is not None or step.updates:
             continue
         out, time = step.outputs[0].root, times[step]
         if out in own or out.origin != "buffer" or lives[out][0] != time:

@@ -1,14 +1,14 @@
 """Python source of the executor's plan: the workspace, the blocks and the function."""
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import Any
-
-import numpy as np
 
 from autodiff.arena import Arena, plan_memory
 from autodiff.errors import GuardError
 from autodiff.fuse import Block, Item, fuse, is_sliced
+from autodiff.kernels.memory import clear, own
 from autodiff.naming import Namer, name_values
 from autodiff.optimise import optimise
 from autodiff.plan import plan
@@ -16,7 +16,7 @@ from autodiff.program import Atom, Program, Var
 from autodiff.python_text import INDENT
 from autodiff.render_lines import Writer
 from autodiff.render_scope import Scope
-from autodiff.steps import Lowering, Step, Value
+from autodiff.steps import COPY, Lowering, Reduced, Step, Value, reduce_code
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,18 +46,13 @@ class Source:
 
     def namespace(self) -> dict[str, Any]:
         """Constants (not writeable), helpers and taps that the code names."""
-        space: dict[str, Any] = {"own": own, "GuardError": GuardError, **self.scope.externals}
+        helpers = {"own": own, "clear": clear, "GuardError": GuardError}
+        space: dict[str, Any] = {**helpers, **self.scope.externals}
         for name, value in self.scope.constants.values():
             fixed = value.view()
             fixed.flags.writeable = False
             space[name] = fixed
         return space
-
-
-def own(value: Any, *others: Any) -> Any:
-    """The value, copied where it shares memory with another or may not be written."""
-    shared = any(np.may_share_memory(value, other) for other in others)
-    return value.copy() if shared or not value.flags.writeable else value
 
 
 def generate(program: Program, name: str, hints: Sequence[str]) -> Source:
@@ -168,14 +163,35 @@ class _Printer:
         lines = [line for v in step.inputs for line in self.needed(v)]
         if not step.code:
             written = [INDENT + line for line in step.lines]
+        elif self.is_idle(step):
+            self.needed(step.outputs[0])
+            return lines
         else:
-            lines += self.needed(step.outputs[0])
-            names = [v.name for v in step.inputs]
-            written = [INDENT + step.code.format(*names, o=step.outputs[0].name)]
+            written = self.into(step)
         if step.comment and step.comment != self.source and written:
-            written[0] += f"  # {step.comment}"
+            written[-1 if step.code else 0] += f"  # {step.comment}"
         self.source = step.comment
         return lines + written
+
+    def is_idle(self, step: Step) -> bool:
+        """Whether the step copies a value to where it is."""
+        if step.code != COPY:
+            return False
+        places = [self.arena.offsets.get(v) for v in (step.inputs[0], step.outputs[0])]
+        same_life = places[0] is not None and places[0] == places[1]
+        return same_life and step.inputs[0].spec == step.outputs[0].spec
+
+    def into(self, step: Step) -> list[str]:
+        """A call that writes into its output; a result is made by the call where it can be."""
+        (out,) = step.outputs
+        names = [v.name for v in step.inputs]
+        plain = step.code.endswith(", out={o})") and "dtype=" not in step.code
+        if out in self.results and out not in self.ready and plain and out.spec.shape:
+            self.ready.add(out)
+            code = step.code.removesuffix(", out={o})") + ")"
+            return [f"{INDENT}{out.name} = {code.format(*names)}"]
+        lines = self.needed(out)
+        return [*lines, INDENT + step.code.format(*names, o=out.name)]
 
     def block(self, block: Block) -> list[str]:
         """The loop over a block's rows; its steps become a function of their own."""
@@ -218,18 +234,17 @@ def _dense_inputs(items: Sequence[Item]) -> list[Value]:
         for v in step.inputs:
             plain = name in _PLAIN or (name in _PLAIN_REAL and v.spec.dtype.kind != "c")
             plain = plain or step.reduced is not None
-            if v.root.origin == "input" and v.root.spec.shape and not plain:
+            inexact = v.root.spec.dtype.kind in "fc" and v.root.spec.shape
+            if v.root.origin == "input" and inexact and not plain:
                 found[v.root] = None
     return list(found)
 
 
 def _densified(value: Value) -> list[str]:
     """Lines that copy an input unless it lies in C order."""
-    strides: list[int] = []
-    for n in reversed(value.spec.shape):
-        strides.insert(0, strides[0] * max(1, last) if strides else value.spec.dtype.itemsize)
-        last = n
-    test = f"{INDENT}if {value.name}.strides != {tuple(strides)}:"
+    shape, size = value.spec.shape, value.spec.dtype.itemsize
+    strides = tuple(size * math.prod(max(1, n) for n in shape[a + 1 :]) for a in range(len(shape)))
+    test = f"{INDENT}if {value.name}.strides != {strides}:"
     return [test, f'{INDENT * 2}{value.name} = np.array({value.name}, order="C")']
 
 
@@ -325,6 +340,8 @@ class _BlockWriter:
         lines = [f"def {self.name}({', '.join(names)}):"]
         source = ""
         for step in self.block.steps:
+            if self.printer.is_idle(step):
+                continue
             code = self._code(step).format(*(v.name for v in step.inputs), o=step.outputs[0].name)
             comment = f"  # {step.comment}" if step.comment and step.comment != source else ""
             source = step.comment
@@ -340,8 +357,7 @@ class _BlockWriter:
         axes, kept = inner, reduced.keepdims
         if self.block.is_partial(step):
             axes, kept = (0, *inner), False
-        text = ", keepdims=True" if kept else ""
-        return f"{reduced.ufunc}.reduce({{0}}, axis={axes}{text}, out={{o}})"
+        return reduce_code(Reduced(reduced.ufunc, axes, kept))
 
     def lines(self) -> list[str]:
         """The loop in the function that runs the block."""

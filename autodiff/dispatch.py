@@ -66,7 +66,15 @@ def _unpack(
     kind, children = treedef.type, treedef.children()
     if kind is type(None):
         return [f"if {name} is not None: return MISS"]
-    parts = [next(leaves) if c.is_leaf() else f"{name}_{i}" for i, c in enumerate(children)]
+    parts: list[str] = []
+    inside: list[str] = []
+    for i, child in enumerate(children):  # in order: leaves are numbered depth first
+        parts.append(next(leaves) if child.is_leaf() else f"{name}_{i}")
+        if not child.is_leaf():
+            inner = _unpack(child, parts[-1], leaves, space)
+            if inner is None:
+                return None
+            inside += inner
     targets = ", ".join(parts) + ("," if len(parts) == 1 else "")
     space[f"t_{name}"] = kind
     lines = [f"if type({name}) is not t_{name}: return MISS"]
@@ -86,13 +94,7 @@ def _unpack(
         lines += [f"{targets} = {reads},"] if parts else []
     else:
         return None
-    for part, child in zip(parts, children, strict=True):
-        if not child.is_leaf():
-            inner = _unpack(child, part, leaves, space)
-            if inner is None:
-                return None
-            lines += inner
-    return lines
+    return lines + inside
 
 
 def _pack(treedef: Any, results: Sequence[str], space: dict[str, Any]) -> str:

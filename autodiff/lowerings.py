@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Mapping
 
-from autodiff.program import Atom, Equation, Literal
+import numpy as np
+
+from autodiff.program import Atom, Equation, Literal, Spec, Var
 from autodiff.render_lines import slice_text, sum_to_axes
-from autodiff.steps import BITS, Lowering, Value
+from autodiff.steps import BITS, Lowering, Reduced, Value, reduce_code
 
 Rule = Callable[[Lowering, Equation], Value | None]
-SMALL = 512  # elements below which np.where beats three passes over bits
+SMALL = 1024  # elements below which a masked copy beats passes over bits
 
 # --- elementwise ---------------------------------------------------------------------------
 
@@ -33,18 +35,24 @@ def _cast(low: Lowering, eq: Equation) -> Value | None:
 
 
 def _where(low: Lowering, eq: Equation) -> Value | None:
-    """Selection by masks of bits: on an irregular condition several times as fast as a branch."""
+    """Selection: a masked copy for few elements, masks of bits for many.
+
+    On an irregular condition a masked copy mispredicts a branch at every element; passes over
+    bits do not.
+    """
     condition, x, y = eq.inputs
     (out,) = eq.outputs
     width = BITS.get(out.spec.dtype.name)
     if width is None or not out.spec.shape or isinstance(condition, Literal):
         return None
-    zeros = [_is_zero(a) for a in (x, y)]
-    shared = low.selections.get(condition, 0) > 1
-    if not any(zeros) and not shared and out.spec.size < SMALL:
-        return None
-    target = low.output(eq)
-    bits, holds = low.bits(target), low.operand(condition)
+    if _is_summed(low, eq):
+        return Value(low.names[out], out.spec, "new")  # never made
+    target, holds = low.output(eq), low.operand(condition)
+    if out.spec.size < SMALL:
+        low.copy(low.operand(y), target)
+        code = "np.copyto({o}, {0}, where={1})"
+        return low.into(code, (low.operand(x), holds), target, updates=True)
+    bits, zeros = low.bits(target), [_is_zero(a) for a in (x, y)]
     if any(zeros):
         kept = low.bits(y if zeros[0] else x)
         mask = low.mask(holds, width, inverted=zeros[0])
@@ -57,6 +65,21 @@ def _where(low: Lowering, eq: Equation) -> Value | None:
     return target
 
 
+def _is_summed(low: Lowering, eq: Equation) -> bool:
+    """Whether few selected elements, or zeros, are wanted for one sum alone."""
+    (out,) = eq.outputs
+    users = low.users.get(out, [])
+    user = users[0] if len(users) == 1 else None
+    alone = user is not None and user.op.kind == "SUM" and bool(user.params["axis"])
+    return (
+        alone
+        and out.spec.size < SMALL
+        and out.spec.dtype.kind == "f"
+        and _is_zero(eq.inputs[2])
+        and eq.inputs[0].spec.shape == eq.inputs[1].spec.shape == out.spec.shape
+    )
+
+
 def _is_zero(atom: Atom) -> bool:
     """Whether an operand is the constant whose bits are all 0 (so -0.0 is not)."""
     scalar = isinstance(atom, Literal) and atom.value.ndim == 0
@@ -65,17 +88,17 @@ def _is_zero(atom: Atom) -> bool:
 
 def _strong(name: str) -> Rule:
     def lower(low: Lowering, eq: Equation) -> Value | None:
-        """The product (quotient), its bits cleared where the first operand is 0."""
+        """The product (quotient), cleared where the first operand is 0."""
         (out,) = eq.outputs
         width = BITS.get(out.spec.dtype.name)
         if width is None or not out.spec.shape:
             return None
         x, y = (low.operand(a) for a in eq.inputs)
-        target, nonzero = low.output(eq), low.nonzero(x, width)
-        bits = low.bits(target)
+        target, zero = low.output(eq), low.is_zero(x)
         low.into(f"{name}({{0}}, {{1}}, out={{o}})", (x, y), target)
-        low.into("np.bitwise_and({0}, {1}, out={o})", (bits, nonzero), bits)
-        return target
+        mask = low.temporary(f"{target.name}_mask", out.spec.with_dtype(width))
+        given = (low.bits(target), zero, mask)
+        return low.into("clear({o}, {0}, {1}, {2})", given, target, updates=True)
 
     return lower
 
@@ -121,6 +144,13 @@ def _reduction(name: str) -> Rule:
     def lower(low: Lowering, eq: Equation) -> Value | None:
         (x,), (out,) = eq.inputs, eq.outputs
         axis, keepdims = tuple(eq.params["axis"]), eq.params["keepdims"]
+        selection = low.producers.get(x) if isinstance(x, Var) else None
+        if axis and selection is not None and selection.op.kind == "WHERE":
+            if _is_summed(low, selection):
+                condition, kept = (low.operand(a) for a in selection.inputs[:2])
+                code = reduce_code(Reduced(name, axis, keepdims))
+                code = code.replace("{0}", "{0}, where={1}")
+                return low.into(code, (kept, condition), low.output(eq), elementwise=False)
         if x.spec.dtype != out.spec.dtype or x.spec.dtype.name not in _SUMMED or not axis:
             return None
         return low.reduction(name, low.operand(x), low.output(eq), axis, keepdims)
@@ -156,6 +186,43 @@ def _concat(low: Lowering, eq: Equation) -> Value | None:
     return low.into(text, inputs, low.output(eq), elementwise=False)
 
 
+# --- masks of rows -------------------------------------------------------------------------
+
+
+def _argmax_mask(low: Lowering, eq: Equation) -> Value | None:
+    """Along the last axis: the index of the first maximum, compared with all indices."""
+    x = low.operand(eq.inputs[0])
+    last = len(x.spec.shape) - 1
+    if tuple(eq.params["axis"]) != (last,) or not x.spec.size:
+        return None
+    name = low.writer.namer
+    first = Value(
+        name.fresh(f"argmax_{x.name}"), Spec((*x.spec.shape[:-1], 1), np.dtype(np.int64)), "buffer"
+    )
+    code = f"{{0}}.argmax({last}, {{o}}, keepdims=True)"
+    low.into(code, (x,), first, elementwise=False)
+    index = low.constant(np.arange(x.spec.shape[-1]))
+    return low.into("np.equal({0}, {1}, out={o})", (first, index), low.output(eq))
+
+
+def _label_mask(low: Lowering, eq: Equation) -> Value | None:
+    """Labels compared with all classes, along a new last axis."""
+    labels = low.operand(eq.inputs[0])
+    shape = labels.spec.shape
+    if eq.params["axis"] != len(shape) or labels.spec.dtype != np.int64:
+        return None
+    column = Value(
+        low.writer.namer.fresh(f"{labels.name}_column"),
+        labels.spec.with_shape((*shape, 1)),
+        "view",
+        labels,
+        "{0}[..., None]",
+        contiguous=False,
+    )
+    index = low.constant(np.arange(eq.params["classes"]))
+    return low.into("np.equal({0}, {1}, out={o})", (column, index), low.output(eq))
+
+
 LOWERINGS: Mapping[str, Rule] = {
     "COMPARE": _compare,
     "CAST": _cast,
@@ -176,4 +243,6 @@ LOWERINGS: Mapping[str, Rule] = {
     "SUM_TO": _sum_to,
     "MATMUL": _matmul,
     "CONCAT": _concat,
+    "ARGMAX_MASK": _argmax_mask,
+    "LABEL_MASK": _label_mask,
 }

@@ -1,13 +1,10 @@
 """The plan of a compiled function as a module that runs by itself."""
 
 from autodiff.codegen import Source
+from autodiff.kernels.memory import clear, own
 from autodiff.program import Program
 from autodiff.render import assemble, outer_function
 
-OWN = '''def own(value, *others):
-    """The value, copied where it shares memory with another or may not be written."""
-    shared = any(np.may_share_memory(value, other) for other in others)
-    return value.copy() if shared or not value.flags.writeable else value'''
 GUARD = '''class GuardError(RuntimeError):
     """A Python branch decides otherwise than when it was traced."""'''
 TAP = '''def tap(value, *, name):
@@ -17,7 +14,10 @@ TAP = '''def tap(value, *, name):
 
 def module_text(program: Program, source: Source) -> str:
     """Docstring, imports, constants, kernels, workspace and functions."""
-    helpers = (("own(", OWN), ("GuardError(", GUARD), ("tap(", TAP))
+    for function in (own, clear):
+        if f"{function.__name__}(" in source.body:
+            source.scope.library.reference(function, function.__name__)
+    helpers = (("GuardError(", GUARD), ("tap(", TAP))
     name = source.name.removesuffix("_flat")
     doc = (
         f'"""{name}: the plan that autodiff.compile runs, on arrays of these shapes and dtypes."""'

@@ -11,6 +11,7 @@ from autodiff.python_text import dtype_text
 from autodiff.render_lines import Writer
 
 Array = np.ndarray[Any, Any]
+COPY = "np.copyto({o}, {0})"
 # Dtypes at which NumPy itself computes, and the integers that hold the bits of those selected.
 NATIVE = frozenset({"float64", "float32", "complex128", "complex64", "int64", "int32", "bool"})
 BITS: Mapping[str, str] = {
@@ -60,7 +61,8 @@ class Step:
     """One line: `code`, with `{0}`, `{1}`, ... for the inputs, writes into the output `{o}`.
 
     Where `code` is empty, `lines` assign the names of the outputs (a guard has none). `loop` is
-    the shape of an elementwise step, or that of the operand of a reduction.
+    the shape of an elementwise step, or that of the operand of a reduction. A step that
+    `updates` leaves a part of its output as it was; a copy into memory it shares is left out.
     """
 
     code: str
@@ -71,6 +73,7 @@ class Step:
     comment: str = ""
     lines: tuple[str, ...] = ()
     effect: bool = False
+    updates: bool = False
 
 
 class Lowering:
@@ -84,10 +87,15 @@ class Lowering:
         self._constants: dict[str, Value] = {}
         self._bits: dict[Value, Value] = {}
         self._masks: dict[tuple[Value, str, str], Value] = {}
+        self.producers = {v: eq for eq in program.equations for v in eq.outputs}
+        self.users: dict[Atom, list[Equation | None]] = {}
+        for eq in program.equations:
+            for a in eq.inputs:
+                self.users.setdefault(a, []).append(eq)
+        for a in program.outputs:
+            self.users.setdefault(a, []).append(None)
         for v in (*program.captures, *program.inputs):
             self.values[v] = Value(names[v], v.spec, "input", contiguous=False)
-        conditions = [eq.inputs[0] for eq in program.equations if eq.op.kind == "WHERE"]
-        self.selections = {a: conditions.count(a) for a in conditions if isinstance(a, Var)}
 
     def run(self) -> list[Step]:
         """All steps, in order."""
@@ -164,14 +172,13 @@ class Lowering:
                 self._masks[at] = self.into(text, (condition,), out)
         return self._masks[at]
 
-    def nonzero(self, x: Value, width: str) -> Value:
-        """All bits set where x is not 0."""
-        at = (x, width, "nonzero")
+    def is_zero(self, x: Value) -> Value:
+        """Whether each element is 0."""
+        at = (x, "bool", "zero")
         if at not in self._masks:
-            holds = self.temporary(f"{x.name}_nonzero", x.spec.with_dtype(np.bool_))
+            holds = self.temporary(f"{x.name}_zero", x.spec.with_dtype(np.bool_))
             zero = self.constant(np.zeros((), x.spec.dtype))
-            self.into("np.not_equal({0}, {1}, out={o})", (x, zero), holds)
-            self._masks[at] = self.mask(holds, width)
+            self._masks[at] = self.into("np.equal({0}, {1}, out={o})", (x, zero), holds)
         return self._masks[at]
 
     # --- steps ---
@@ -182,20 +189,26 @@ class Lowering:
         inputs: Sequence[Value],
         output: Value,
         elementwise: bool = True,
+        updates: bool = False,
     ) -> Value:
         """Append a step that writes into the output, elementwise unless told otherwise."""
         loop = output.spec.shape if elementwise else None
-        self.steps.append(Step(code, tuple(inputs), (output,), loop, comment=self.comment))
+        self.steps.append(
+            Step(code, tuple(inputs), (output,), loop, comment=self.comment, updates=updates)
+        )
         return output
+
+    def copy(self, value: Value, output: Value) -> Value:
+        """Append a copy of a value, which broadcasts, into the output."""
+        return self.into(COPY, (value,), output)
 
     def reduction(
         self, name: str, x: Value, output: Value, axes: tuple[int, ...], keepdims: bool
     ) -> Value:
         """Append a reduction of x over axes by the ufunc of that name."""
-        kept = ", keepdims=True" if keepdims else ""
         self.steps.append(
             Step(
-                f"{name}.reduce({{0}}, axis={axes}{kept}, out={{o}})",
+                reduce_code(Reduced(name, axes, keepdims)),
                 (x,),
                 (output,),
                 x.spec.shape,
@@ -228,6 +241,13 @@ class Lowering:
         self.steps.append(
             Step("", inputs, outputs, comment=self.comment, lines=lines, effect=eq.op.effect)
         )
+
+
+def reduce_code(reduced: Reduced) -> str:
+    """The call of a reduction."""
+    axes = reduced.axes[0] if len(reduced.axes) == 1 else reduced.axes
+    kept = ", keepdims=True" if reduced.keepdims else ""
+    return f"{reduced.ufunc}.reduce({{0}}, axis={axes}{kept}, out={{o}})"
 
 
 def _resolves(ufunc: np.ufunc, eq: Equation) -> bool:

@@ -68,12 +68,16 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         from autodiff.numpy_api import apply_ufunc
 
-        return apply_ufunc(ufunc, method, inputs, kwargs)
+        return self._apart(apply_ufunc(ufunc, method, inputs, kwargs))
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         from autodiff.numpy_api import apply_function
 
-        return apply_function(func, args, kwargs)
+        return self._apart(apply_function(func, args, kwargs))
+
+    def _apart(self, result: Any) -> Any:
+        """A result that is this very handle gets one of its own, as a new array would be."""
+        return Tracer(self.owner, self.ref) if result is self else result
 
     def __array_namespace__(self, api_version: str | None = None) -> Any:
         from autodiff import namespace
@@ -134,7 +138,8 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
     def _refuse(self, what: str, fix: str) -> NoReturn:
         from autodiff.trace import quoted, user_line
 
-        raise TracerError(f"{what} (shape {self.shape}, {self.dtype.name})", quoted(user_line()), fix)
+        what = f"{what} (shape {self.shape}, {self.dtype.name})"
+        raise TracerError(what, quoted(user_line()), fix)
 
     def __len__(self) -> int:
         if not self.ndim:
@@ -150,8 +155,10 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
         return take(self, index)
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        """Refused, but for `array_api_extra.at(x, index).set(value)` (SciPy's logsumexp uses it):
-        by its contract the old value is not read again, so the handle may take the new one."""
+        """Refused, but for `array_api_extra.at(x, index).set(value)`, which SciPy uses.
+
+        By its contract the old value is not read again, so the handle may take the new one.
+        """
         caller = str(sys._getframe(1).f_globals.get("__name__", ""))
         if caller.endswith("array_api_extra._lib._at"):
             from autodiff.ops.indexing import index_update
@@ -212,26 +219,31 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
         """`np.transpose`, taking axes as a tuple or as arguments."""
         return np.transpose(self, (axes[0] if len(axes) == 1 else axes) or None)
 
-    def flatten(self) -> Any:
+    def flatten(self, order: Any = "C") -> Any:
         """A 1-d copy."""
-        return np.ravel(self)
+        return np.ravel(self, order=order)
+
+    def compress(self, condition: Any, axis: int | None = None) -> Any:
+        """`np.compress` of this value."""
+        return np.compress(condition, self, axis)
+
+    def to_device(self, device: Any, /, *, stream: Any = None) -> Any:
+        """Itself: there is one device (array API)."""
+        del device, stream
+        return self
 
     def copy(self, order: str = "C") -> Any:
-        """Itself: traced values are immutable."""
+        """The same value under a handle of its own."""
         del order
-        return self
+        return Tracer(self.owner, self.ref)
 
     def item(self) -> NoReturn:
         """Always refused, like `float()`."""
-        return self.__float__()
+        self.__float__()
 
     def tolist(self) -> NoReturn:
         """Always refused, like `float()`."""
-        return self.__float__()
-
-    def fill(self, value: Any) -> NoReturn:
-        """Always refused, like an assignment."""
-        self[...] = value
+        self.__float__()
 
     def view(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Always refused: traced values have no memory."""
@@ -263,9 +275,17 @@ BRANCH_FIX = "use np.where, autodiff.cond or autodiff.while_loop, which trace bo
 
 _METHODS = (
     "sum prod mean std var max min argmax argmin all any cumsum cumprod clip round dot ravel "
-    "squeeze swapaxes repeat take trace diagonal sort argsort nonzero conj conjugate ptp "
-    "searchsorted compress choose partition"
+    "squeeze swapaxes repeat take trace diagonal argsort argpartition nonzero conj conjugate ptp "
+    "searchsorted choose"
 ).split()
+# methods by which an array changes itself, and what to write instead
+_IN_PLACE = {
+    "sort": "x = np.sort(x)",
+    "partition": "x = np.partition(x, kth)",
+    "put": "x = autodiff.ops.index_update(x, index, value)",
+    "resize": "x = np.resize(x, shape)",
+    "fill": "x = np.full_like(x, value)",
+}
 
 
 def _method(name: str) -> Any:
@@ -279,7 +299,19 @@ def _method(name: str) -> Any:
     return method
 
 
+def _refusal(name: str, instead: str) -> Any:
+    def method(self: Tracer, *args: Any, **kwargs: Any) -> NoReturn:
+        del args, kwargs
+        self._refuse(f"the method {name}() would change a traced value in place", instead)
+
+    method.__name__ = name
+    method.__doc__ = f"Always refused, like an assignment: `{instead}`."
+    return method
+
+
 for _name in _METHODS:
     if hasattr(np, _name):
         setattr(Tracer, _name, _method(_name))
-del _name, operator
+for _name, _instead in _IN_PLACE.items():
+    setattr(Tracer, _name, _refusal(_name, _instead))
+del _name, _instead, operator

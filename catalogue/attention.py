@@ -71,7 +71,7 @@ define(
                 gradients=(np.zeros((2, 1)),) * 3 + (np.zeros((2, 2)),),
             ),
             Special(
-                "equal_scores",
+                "scores_of_zero",
                 (np.zeros((1, 1)), _KEYS, _VALUES),
                 np.array([[0.5]]),
                 cotangent=np.array([[4.0]]),

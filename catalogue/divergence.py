@@ -76,9 +76,10 @@ define(
         specials=(
             Special(
                 "equal",
-                (_ROW, _ROW),
+                ([1.0, 1.0], [2.0, 2.0]),
+                np.log(2),
                 cotangent=3.0,
-                gradients=([0.0, 0.0, 0.0], None),
+                gradients=([0.0, 0.0], [0.0, 0.0]),
             ),
             Special(
                 "masked_in_both",

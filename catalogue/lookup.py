@@ -78,7 +78,7 @@ def _codes(rng: Rng) -> Iterable[Sample]:
     yield Sample("matrix", (np.array([[1], [0]], np.int32),), {"depth": 2}, integer)
     yield Sample("scalar", (np.asarray(1),), {"depth": 4}, integer)
     yield Sample("outside", (np.array([-1, 5]),), {"depth": 3}, integer)
-    yield Sample("float32", (np.array([1, 0]),), {"depth": 2, "dtype": "float32"}, integer)
+    yield Sample("complex", (np.array([1, 0]),), {"depth": 2, "dtype": "complex128"}, integer)
     yield Sample("bool", (np.array([1, 0]),), {"depth": 2, "dtype": "bool"}, integer)
     empty = integer | {"empty"}
     yield Sample("depth_zero", (np.array([1, 0]),), {"depth": 0}, empty)

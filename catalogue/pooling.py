@@ -80,7 +80,7 @@ define(
         specials=(
             # ties share the cotangent, which is conserved
             Special(
-                "ties",
+                "tie_of_three",
                 (np.array([[3.0, 3.0], [3.0, 1.0]]),),
                 np.array([[3.0]]),
                 kwargs={"window": 2},

@@ -84,7 +84,6 @@ define(
             reductions(REAL, empty=False),
             at("empty", np.zeros((2, 0)), "empty", "nonfinite", axis=1),
             at("complex", [[1 + 2j, -3j]], "complex", axis=0),
-            at("integers", [1, 2, 4], "integer"),
         ),
         domains=(REAL,),
         specials=(Special("nothing", (np.zeros(0),), NAN),),

@@ -26,7 +26,9 @@ def _writes(rng: np.random.Generator) -> Iterable[Sample]:
         (np.zeros((0, 2, 2)), REAL.draw(rng, (1, 2)), np.array([-1])),
         tags=frozenset({"empty"}),
     )
-    yield Sample("rows_of_matrices", (REAL.draw(rng, (1, 3, 2, 2)), REAL.draw(rng, (1, 2, 2)), np.array([2])))
+    yield Sample(
+        "rows_of_matrices", (REAL.draw(rng, (1, 3, 2, 2)), REAL.draw(rng, (1, 2, 2)), np.array([2]))
+    )
 
 
 define(Entry("KV_CACHE_WRITE", ops.kv_cache_write, _writes))
@@ -40,7 +42,9 @@ def _paged(rng: np.random.Generator) -> Iterable[Sample]:
     yield Sample("partial", (q, k, v, table, np.array([3, 1])))
     yield Sample("nothing_yet", (q, k, v, table, np.array([0, 2])))
     yield Sample("window", (q, k, v, table, np.array([4, 3])), {"window": 2})
-    yield Sample("shared_page", (q, k, v, np.array([[1, 0], [1, 3]]), np.array([3, 4])), {"scale": 0.3})
+    yield Sample(
+        "shared_page", (q, k, v, np.array([[1, 0], [1, 3]]), np.array([3, 4])), {"scale": 0.3}
+    )
     yield Sample("unused_table", (q, k, v, np.array([[3, -7], [99, 99]]), np.array([2, 0])))
     wide = REAL.draw(rng, (3, 2, 2, 2)), REAL.draw(rng, (3, 2, 2, 2))
     yield Sample("kv_heads", (REAL.draw(rng, (1, 4, 2)), *wide, np.array([[2, 0]]), np.array([3])))
@@ -94,7 +98,12 @@ define(Entry("MOE_EXPERTS", ops.moe_experts, _experts, contracts=True))
 
 
 def _delta(rng: np.random.Generator) -> Iterable[Sample]:
-    for name, rows, steps in (("plain", (), 3), ("heads", (2, 1), 2), ("one_step", (1,), 1), ("no_time", (1,), 0)):
+    for name, rows, steps in (
+        ("plain", (), 3),
+        ("heads", (2, 1), 2),
+        ("one_step", (1,), 1),
+        ("no_time", (1,), 0),
+    ):
         lead = (*rows, steps)
         args = (
             REAL.draw(rng, (*lead, 2)),

@@ -29,7 +29,6 @@ def _spread(root: bool) -> Any:
         yield at("offset", OFFSET)
         yield at("too_few", [1.0], "nonfinite", ddof=1)
         yield at("infinite", [INF, 1.0], "nonfinite")
-        yield at("integers", [1, 2, 4], "integer")
 
     return samples
 

@@ -34,9 +34,9 @@ def report() -> int:
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "XLA_FLAGS", "SCIPY_ARRAY_API"):
         out.print(f"{name}={os.environ.get(name, '(not set)')}")
     if importlib.util.find_spec("jax") is not None:
-        from checks.devices import doctor as devices
+        from checks.devices import doctor_lines
 
-        for line in devices():
+        for line in doctor_lines():
             out.print(Text(line))
     for line in problem:
         out.print(Text(line, style=BAD))

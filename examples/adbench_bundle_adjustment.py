@@ -3,7 +3,7 @@
 A camera is 11 numbers: rotation vector r (3), centre c (3), focal length f, principal point (2) and
 radial distortion k1, k2. A point X is seen at
 
-    u = f (1 + k1 s + k2 s^2) p + principal point,   p = (R(r) (X - c))_xy / (R(r) (X - c))_z,  s = |p|^2
+    u = f (1 + k1 s + k2 s^2) p + principal point,   s = |p|^2,   p = Y_xy / Y_z,   Y = R(r) (X - c)
 
 and the residuals of an observation are w (u - feature) and 1 - w^2.
 

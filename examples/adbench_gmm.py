@@ -13,11 +13,11 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy.special import multigammaln
 
 import autodiff as ad
 
 Array = np.ndarray[Any, Any]
+LOG_PI = math.log(math.pi)
 
 
 def logsumexp(x: Any, axis: int = -1) -> Any:
@@ -38,14 +38,13 @@ def log_wishart_prior(q: Any, entries: Any, gamma: float, m: int) -> Any:
     """Sum over components of gamma^2 |Q|_F^2 / 2 - m log det Q, less the normalising constants."""
     k, d = q.shape
     n = d + m + 1
-    constant = n * d * math.log(gamma / math.sqrt(2.0)) - float(multigammaln(0.5 * n, d))
+    log_gamma = sum(math.lgamma(0.5 * (n - j)) for j in range(d)) + d * (d - 1) / 4 * LOG_PI
+    constant = n * d * math.log(gamma / math.sqrt(2.0)) - log_gamma
     frobenius = np.sum(np.exp(q) ** 2) + np.sum(entries**2)
     return 0.5 * gamma**2 * frobenius - m * np.sum(q) - k * constant
 
 
-def gmm_objective(
-    alphas: Any, means: Any, icf: Any, x: Any, gamma: float = 1.0, m: int = 0
-) -> Any:
+def gmm_objective(alphas: Any, means: Any, icf: Any, x: Any, gamma: float = 1.0, m: int = 0) -> Any:
     """The log-likelihood, a scalar.
 
     Arguments: unnormalised log weights alphas (k,), means (k, d), inverse covariance factors icf
@@ -57,7 +56,7 @@ def gmm_objective(
     scaled = np.einsum("kij,nkj->nki", lower_triangles(entries, d), centred)
     distance = np.sum((np.exp(q) * centred + scaled) ** 2, axis=-1)
     terms = logsumexp(alphas + np.sum(q, axis=1) - 0.5 * distance)
-    likelihood = np.sum(terms) - n * logsumexp(alphas) - 0.5 * n * d * math.log(2.0 * math.pi)
+    likelihood = np.sum(terms) - n * logsumexp(alphas) - 0.5 * n * d * (LOG_PI + math.log(2.0))
     return likelihood + log_wishart_prior(q, entries, gamma, m)
 
 

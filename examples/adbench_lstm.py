@@ -60,9 +60,7 @@ def lstm_objective(main: Any, extra: Any, state: Any, sequence: Any) -> Any:
     return -np.sum(losses) / count
 
 
-def arguments(
-    layers: int = 2, b: int = 3, n: int = 4
-) -> tuple[Array, Array, Array, Array]:
+def arguments(layers: int = 2, b: int = 3, n: int = 4) -> tuple[Array, Array, Array, Array]:
     """Random parameters, a state and a sequence of n characters of b bits."""
     rng = np.random.default_rng(0)
     shapes = ((2 * layers, 4 * b), (3, b), (2 * layers, b))

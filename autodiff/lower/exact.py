@@ -31,7 +31,7 @@ START, LIMIT = 128, 4096
 STRUCTURAL = frozenset(
     "SUM_TO SLICE PAD CONCAT SPLIT GATHER SCATTER SCATTER_ADD DYNAMIC_SLICE DYNAMIC_UPDATE_SLICE "
     "ARGMAX_MASK CUMSUM CUMMAX CUMMIN SORT ARGSORT TOP_K MATMUL DOT_GENERAL TRIANGLE DIAGONAL "
-    "DIAGONAL_MATRIX TAP".split()
+    "DIAGONAL_MATRIX".split()
 )
 # NumPy functions that are not: they look at bits, or at floating-point neighbours.
 INEXACT = frozenset({"NEXTAFTER", "BITCAST", "ROUND_DECIMALS"})
@@ -124,7 +124,16 @@ def evaluate_exact(
 
 def exact_kinds() -> tuple[str, ...]:
     """Kinds of the ops that have exact evaluation: composites, and primitives with a rule."""
-    return tuple(k for k, op in sorted(OPS.items()) if op.body is not None or rule_of(op))
+    return tuple(sorted(k for k, op in OPS.items() if _evaluable(op)))
+
+
+def missing_exact() -> tuple[str, ...]:
+    """Kinds of the primitives that have no exact rule."""
+    return tuple(sorted(k for k, op in OPS.items() if not _evaluable(op)))
+
+
+def _evaluable(op: Op) -> bool:
+    return op.body is not None or op.control or op.kind == "GUARD" or rule_of(op) is not None
 
 
 def rule_of(op: Op) -> Callable[..., Any] | None:
@@ -350,15 +359,6 @@ def _part(x: Number, before: Number | None, bits: int) -> Row | None:
 def _bits(gap: Fraction, middle: Fraction) -> int:
     ratio = abs(middle) / gap
     return ratio.numerator.bit_length() - ratio.denominator.bit_length()
-
-
-def missing_exact(ops: Mapping[str, Op] = OPS) -> tuple[str, ...]:
-    """Kinds of the primitives that have no exact rule."""
-    return tuple(
-        k
-        for k, op in sorted(ops.items())
-        if op.impl is not None and not op.control and k != "GUARD" and rule_of(op) is None
-    )
 
 
 importlib.import_module("autodiff.ops")  # the registry is complete before kinds are listed

@@ -40,6 +40,7 @@ FUNCTIONS.update(
         "ISINF": lambda x: _is_infinite(x),
         "ISNAN": lambda x: _is_nan(x),
         "STOP_GRADIENT": lambda x: x,
+        "TAP": lambda x, name: x,
     }
 )
 

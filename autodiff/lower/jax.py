@@ -105,12 +105,14 @@ def flat_function(
             "in lower_jax",
             "trace a function that takes them as arguments",
         )
+    import jax.numpy as jnp
+
     mode = _Lowering(dtype_map(program, precision), with_taps)
 
     def flat(*arrays: Any) -> tuple[tuple[Any, ...], Effects]:
         effects: Effects = ([], [])
         with lowering(portable):
-            outputs = mode.run(program, arrays, effects)
+            outputs = mode.run(program, [jnp.asarray(a) for a in arrays], effects)
         return outputs, effects
 
     name = "".join(c if c.isalnum() else "_" for c in program.name)
@@ -364,13 +366,15 @@ def _leaves(program: Program, args: tuple[Any, ...]) -> list[Any]:
 
 
 def _argument(value: Any, dtype: np.dtype[Any]) -> Any:
-    """An argument at the program's dtype: NumPy arrays are rounded once, on the host."""
-    import jax.numpy as jnp
+    """An argument at the program's dtype: NumPy arrays are rounded once, and stay on the host.
+
+    (`jnp.asarray` would compile a copy for every shape; a jitted function moves them itself.)
+    """
     from jax import lax
 
     if hasattr(value, "aval"):
         return lax.convert_element_type(value, dtype)
-    return jnp.asarray(value if value.dtype == dtype else cast(value, dtype))
+    return value if value.dtype == dtype else cast(value, dtype)
 
 
 def settle(effects: Effects) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from jax import lax
 
 from autodiff.program import Program
+from autodiff.subprogram import Rule
 
 
 def control_if(evaluate: Any, predicate: Any, *operands: Any, branches: Any) -> Any:
@@ -66,7 +67,7 @@ def control_checkpoint(evaluate: Any, *args: Any, body: Program) -> Any:
     return results
 
 
-def control_custom_jvp(evaluate: Any, *args: Any, body: Program, rule: Program, consts: int) -> Any:
+def control_custom_jvp(evaluate: Any, *args: Any, body: Program, rule: Rule, consts: int) -> Any:
     """A sub-program that JAX, too, differentiates by the user's rule."""
     count = len(body.outputs)
 
@@ -75,7 +76,7 @@ def control_custom_jvp(evaluate: Any, *args: Any, body: Program, rule: Program, 
     def forward(primals: Any, tangents: Any) -> Any:
         effects = evaluate.with_effects(body, *primals)[1]
         pairs = zip(primals[consts:], tangents[consts:], strict=True)
-        results = evaluate(rule, *primals, *(t for p, t in pairs if _has_tangent(p)))
+        results = evaluate(rule.program, *primals, *(t for p, t in pairs if _has_tangent(p)))
         outs, dots = results[:count], iter(results[count:])
         out_dots = tuple(next(dots) if _has_tangent(o) else _no_tangent(o) for o in outs)
         return (outs, effects), (out_dots, jax.tree.map(_no_tangent, effects))
@@ -87,7 +88,7 @@ def control_custom_jvp(evaluate: Any, *args: Any, body: Program, rule: Program, 
 
 
 def control_custom_vjp(
-    evaluate: Any, *args: Any, body: Program, fwd: Program, bwd: Program, consts: int
+    evaluate: Any, *args: Any, body: Program, fwd: Rule, bwd: Rule, consts: int
 ) -> Any:
     """A sub-program that JAX, too, pulls back by the user's rules."""
     count = len(body.outputs)
@@ -95,14 +96,14 @@ def control_custom_vjp(
     function = jax.custom_vjp(lambda *xs: evaluate.with_effects(body, *xs))
 
     def forward(*xs: Any) -> Any:
-        results = evaluate(fwd, *xs)
+        results = evaluate(fwd.program, *xs)
         effects = evaluate.with_effects(body, *xs)[1]
         return (results[:count], effects), (xs, results[count:])
 
     def backward(saved: Any, cotangents: Any) -> Any:
         xs, residuals = saved
         given = [c for c in cotangents[0] if c.dtype != jax.dtypes.float0]
-        pulled = iter(evaluate(bwd, *xs[:consts], *residuals, *given))
+        pulled = iter(evaluate(bwd.program, *xs[:consts], *residuals, *given))
         rest = [next(pulled) if _has_tangent(x) else None for x in xs[consts:]]
         return (*(None,) * consts, *rest)
 

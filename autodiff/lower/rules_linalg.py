@@ -309,6 +309,8 @@ def pinv(a: Any, *, rtol: float) -> Any:
         return _swapped(a)
     a, bad = _only_finite(a)
     u, s, vh = jnp.linalg.svd(a, full_matrices=False)
+    # a program traced in float64 may be lowered to float32, whose noise is larger than its rtol
+    rtol = max(rtol, max(a.shape[-2:]) * float(jnp.finfo(a.dtype).eps))
     large = s > rtol * jnp.max(s, axis=-1, keepdims=True)
     inverse = jnp.where(large, 1 / jnp.where(large, s, 1), 0)
     return _product(_swapped(vh), inverse[..., :, None] * _swapped(u)) + bad

@@ -67,7 +67,8 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: Any = N
     """A traced value itself (converted), or an array of numbers; nested lists may hold both."""
     del device
     if isinstance(obj, Tracer):
-        return obj if dtype is None else ops.cast(obj, dtype)
+        value = obj if dtype is None else ops.cast(obj, dtype)
+        return value.copy() if copy else value
     if isinstance(obj, list | tuple) and any(_holds_traced(v) for v in obj):
         stacked = ops.stack([asarray(v) for v in obj])
         return stacked if dtype is None else ops.cast(stacked, dtype)
@@ -114,7 +115,7 @@ def astype(x: Any, dtype: Any, /, *, copy: Any = True, device: Any = None) -> An
     """Convert to a dtype."""
     del device
     if isinstance(x, Tracer):
-        return ops.cast(x, dtype)
+        return ops.cast(x, dtype).copy() if copy else ops.cast(x, dtype)
     return np.asarray(x).astype(dtype, copy=copy)
 
 

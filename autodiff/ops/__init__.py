@@ -46,3 +46,4 @@ from autodiff.ops.random import *
 from autodiff.ops.signal import *
 from autodiff.ops.spectra import *
 from autodiff.ops.serving import *
+from autodiff.ops.resize import *

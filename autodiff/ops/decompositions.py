@@ -23,6 +23,7 @@ from autodiff.ops.reduction import max as largest
 from autodiff.ops.shape import concatenate, pad, slice_
 from autodiff.program import Spec
 from autodiff.trace import bind
+from autodiff.widen import widened_rule
 
 __all__ = ["cholesky", "eigh", "eigvalsh", "lu", "qr", "svd"]
 
@@ -71,7 +72,7 @@ define(
         "CHOLESKY",
         _cholesky_spec,
         impl=kernels.cholesky,
-        jvp=_cholesky_jvp,
+        jvp=widened_rule(_cholesky_jvp),
         batch=batch_leading("CHOLESKY"),
         jax="rules:cholesky",
     )
@@ -132,7 +133,7 @@ define(
         "LU",
         _lu_spec,
         impl=kernels.lu,
-        jvp=_lu_jvp,
+        jvp=widened_rule(_lu_jvp),
         batch=batch_leading("LU", multiple=True),
         outputs=3,
         jax="rules:lu",
@@ -188,7 +189,7 @@ define(
         "QR",
         _qr_spec,
         impl=kernels.qr,
-        jvp=_qr_jvp,
+        jvp=widened_rule(_qr_jvp),
         batch=batch_leading("QR", multiple=True),
         outputs=2,
         jax="rules:qr",
@@ -244,7 +245,7 @@ define(
         "EIGH",
         _eigh_spec,
         impl=kernels.eigh,
-        jvp=_eigh_jvp,
+        jvp=widened_rule(_eigh_jvp),
         batch=batch_leading("EIGH", multiple=True),
         outputs=2,
         jax="rules:eigh",
@@ -330,7 +331,7 @@ define(
         "SVD",
         _svd_spec,
         impl=kernels.svd,
-        jvp=_svd_jvp,
+        jvp=widened_rule(_svd_jvp),
         batch=batch_leading("SVD", multiple=True),
         outputs=3,
         jax="rules:svd",

@@ -17,6 +17,7 @@ from autodiff.ops.linalg import REAL_KINDS, check_matrix, matrix, swapped
 from autodiff.program import Spec
 from autodiff.reverse import Undefined
 from autodiff.trace import bind
+from autodiff.widen import widened_rule
 
 __all__ = ["cofactor", "cofactor_tangent", "det", "slogdet"]
 
@@ -45,7 +46,7 @@ define(
         "DET",
         _det_spec,
         impl=np.linalg.det,
-        jvp=_det_jvp,
+        jvp=widened_rule(_det_jvp),
         batch=batch_leading("DET"),
         jax="rules:det",
     )
@@ -181,7 +182,7 @@ define(
         "SLOGDET",
         _slogdet_spec,
         impl=kernels.slogdet,
-        jvp=_slogdet_jvp,
+        jvp=widened_rule(_slogdet_jvp),
         batch=batch_leading("SLOGDET", multiple=True),
         outputs=2,
         jax="rules:slogdet",

@@ -17,6 +17,7 @@ from autodiff.ops.shape import broadcast_to, reshape, transpose
 from autodiff.program import Spec
 from autodiff.reverse import Undefined
 from autodiff.trace import bind
+from autodiff.widen import widened_rule
 
 __all__ = [
     "inv",
@@ -140,7 +141,7 @@ define(
         "TRIANGULAR_SOLVE",
         _triangular_spec,
         impl=kernels.triangular_solve,
-        jvp=_triangular_jvp,
+        jvp=widened_rule(_triangular_jvp),
         transpose=_triangular_transpose,
         batch=_batch_system("TRIANGULAR_SOLVE"),
         jax="rules:triangular_solve",
@@ -228,7 +229,7 @@ define(
         "SOLVE",
         _solve_spec,
         impl=kernels.solve,
-        jvp=_solve_jvp,
+        jvp=widened_rule(_solve_jvp),
         transpose=_solve_transpose,
         batch=_batch_system("SOLVE"),
         jax="rules:solve",
@@ -269,7 +270,7 @@ define(
         "INV",
         _inv_spec,
         impl=kernels.inv,
-        jvp=_inv_jvp,
+        jvp=widened_rule(_inv_jvp),
         batch=batch_leading("INV"),
         jax="rules:inv",
     )

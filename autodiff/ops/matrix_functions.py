@@ -25,6 +25,7 @@ from autodiff.ops.reduction import sum as total
 from autodiff.ops.shape import broadcast_to, concatenate, slice_
 from autodiff.program import Spec
 from autodiff.trace import bind
+from autodiff.widen import widened_body, widened_rule
 
 __all__ = ["expm", "expm_frechet", "lstsq", "matrix_norm", "matrix_power", "pinv"]
 
@@ -111,7 +112,7 @@ define(
         "EXPM_FRECHET",
         _frechet_spec,
         impl=kernels.expm_frechet,
-        jvp=_frechet_jvp,
+        jvp=widened_rule(_frechet_jvp),
         transpose=_frechet_transpose,
         batch=batch_stacked("EXPM_FRECHET"),
         jax="rules:expm_frechet",
@@ -150,7 +151,7 @@ def _power_body(a: Any, *, n: int) -> Any:
     return result
 
 
-composite("MATRIX_POWER", _power_body, spec=_power_spec)
+composite("MATRIX_POWER", widened_body(_power_body), spec=_power_spec)
 
 
 def matrix_power(a: Any, n: int) -> Any:
@@ -191,7 +192,7 @@ define(
         "PINV",
         _pinv_spec,
         impl=kernels.pinv,
-        jvp=_pinv_jvp,
+        jvp=widened_rule(_pinv_jvp),
         batch=batch_leading("PINV"),
         jax="rules:pinv",
     )
@@ -236,7 +237,7 @@ def _lstsq_body(a: Any, b: Any, *, rtol: float) -> Any:
     return product(bind("PINV", a, rtol=rtol), b)
 
 
-composite("LSTSQ", _lstsq_body, spec=_lstsq_spec)
+composite("LSTSQ", widened_body(_lstsq_body), spec=_lstsq_spec)
 
 
 def lstsq(a: Any, b: Any, rtol: float | None = None) -> Any:
@@ -279,7 +280,7 @@ def _norm_body(a: Any, *, ord: str) -> Any:
     return (smallest if ord.startswith("-") else largest)(sums, -1)
 
 
-composite("MATRIX_NORM", _norm_body, spec=_norm_spec)
+composite("MATRIX_NORM", widened_body(_norm_body), spec=_norm_spec)
 
 
 def matrix_norm(a: Any, ord: Any = "fro") -> Any:

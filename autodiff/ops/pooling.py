@@ -1,4 +1,4 @@
-"""Sliding windows and their adjoint, pooling, and resizing of images."""
+"""Sliding windows and their adjoint, and pooling."""
 
 from typing import Any
 

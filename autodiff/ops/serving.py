@@ -192,8 +192,8 @@ def _moe_spec(x: Spec, router: Spec, gate: Spec, up: Spec, down: Spec, *, k: int
         and down.shape == (experts, hidden, width)
         and 1 <= k <= experts
         and _floating(x, router, gate, up, down),
-        "x is (..., d), the router (d, experts), gate and up (experts, d, f), down (experts, f, d), "
-        "1 <= k <= experts",
+        "x is (..., d), the router (d, experts), gate and up (experts, d, f), down "
+        "(experts, f, d), 1 <= k <= experts",
         x,
         router,
         gate,
@@ -265,9 +265,7 @@ def _delta_spec(
     return v, state
 
 
-def _delta_body(
-    q: Any, k: Any, v: Any, log_decay: Any, beta: Any, state: Any
-) -> tuple[Any, Any]:
+def _delta_body(q: Any, k: Any, v: Any, log_decay: Any, beta: Any, state: Any) -> tuple[Any, Any]:
     n = np.ndim(q)
     order = (n - 2, *range(n - 2), n - 1)
 

@@ -12,6 +12,7 @@ from autodiff.ops.matmul import matmul
 from autodiff.ops.signal import complex_dtype, rfft
 from autodiff.program import Spec
 from autodiff.trace import bind
+from autodiff.widen import widened_body
 
 __all__ = ["log_mel", "mel_filterbank", "mel_weights", "stft"]
 
@@ -42,7 +43,7 @@ def _stft_body(x: Any, window: Any, *, hop: int, n_fft: int) -> Any:
     return rfft(gather(x, index, axis=np.ndim(x) - 1) * window, n_fft)
 
 
-composite("STFT", _stft_body, spec=_stft_spec)
+composite("STFT", widened_body(_stft_body), spec=_stft_spec)
 
 
 def stft(x: Any, window: Any, hop: int, n_fft: int | None = None) -> Any:
@@ -113,7 +114,7 @@ def _mel_body(power: Any, **params: Any) -> Any:
     return matmul(power, weights.T, algorithm="f32")
 
 
-composite("MEL_FILTERBANK", _mel_body, spec=_mel_spec)
+composite("MEL_FILTERBANK", widened_body(_mel_body), spec=_mel_spec)
 
 
 def mel_filterbank(
@@ -163,7 +164,7 @@ def _log_mel_body(x: Any, window: Any, *, hop: int, n_fft: int, floor: float, **
     return bind("LOG", bind("MAXIMUM", mel, np.asarray(floor, mel.dtype)))
 
 
-composite("LOG_MEL", _log_mel_body, spec=_log_mel_spec)
+composite("LOG_MEL", widened_body(_log_mel_body), spec=_log_mel_spec)
 
 
 def log_mel(

@@ -175,12 +175,10 @@ class _Runner:
 
     def arguments(self, case: Case) -> tuple[Any, ...]:
         """A case's arguments, rounded once to their dtypes at the precision."""
-        import jax.numpy as jnp
-
         program, args = case
         dtypes = input_dtypes(program, self.precision)
         return tuple(
-            jnp.asarray(a if a.dtype == d else cast(a, d))
+            a if a.dtype == d else np.asarray(cast(a, d))
             for a, d in zip(map(np.asarray, args), dtypes, strict=True)
         )
 

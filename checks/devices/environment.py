@@ -117,6 +117,20 @@ def versions() -> dict[str, str | None]:
     return found
 
 
+def doctor_lines() -> list[str]:
+    """`doctor` as lines to print."""
+    found = doctor()
+    cache = found["cache"]
+    devices = [
+        f"device {name}: {'ok' if reason is None else reason}"
+        for name, reason in found["devices"].items()
+    ]
+    lines = [f"jax devices: {', '.join(found['jax_devices']) or 'none'}", *devices]
+    lines.append(f"compiled programs: {cache['folder']} ({cache['files']} files)")
+    missing = found["jaxlib_missing_calls"]
+    return [*lines, f"jaxlib lacks {', '.join(missing)}"] if missing else lines
+
+
 def doctor() -> dict[str, Any]:
     """What a report of a wrong or missing result should come with, as plain data.
 

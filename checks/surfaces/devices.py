@@ -1,7 +1,7 @@
 """Surfaces of devices: StableHLO text, `jax.jit` against the interpreter, a device against itself."""
 
 import collections
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,8 @@ PRECISION = {"float32": "float32", "float64": "float64"}
 WIDE = {"f64", "complex<f64>"}
 OPS_IN_CHUNK = 12
 DEVICE = "jax-cpu"
+KEPT = 4000
+Case = tuple[Program, Sequence[Any]]
 
 
 def case(subject: Subject, dtype: str) -> tuple[Program, list[Array]]:
@@ -58,26 +60,62 @@ def _compare(judge: Judge, label: str, actual: Any, expected: Any, dtype: str) -
 # --- emission ------------------------------------------------------------------------------
 
 
-def _check_emit(subject: Subject, dtype: str, judge: Judge) -> None:
-    from autodiff.lower.stablehlo import (
-        UnsupportedError,
-        compile_stablehlo,
-        element_types,
-        eval_stablehlo,
-        verify_stablehlo,
-    )
+class Store:
+    """Outcomes of subjects by dtype, computed many at once; old ones are dropped."""
 
-    program, args = case(subject, dtype)
-    text = ad.lower_stablehlo(program, precision=dtype)
-    verify_stablehlo(text)
-    types = element_types(text)
-    if dtype == "float32" and types & WIDE:
-        raise CheckError(f"the float32 module holds {', '.join(sorted(types & WIDE))}")
-    narrow = _arguments(program, args, dtype)
-    try:
-        results, label = eval_stablehlo(text, narrow), "reference interpreter"
-    except UnsupportedError:
-        results, label = compile_stablehlo(text)(*narrow), "compiled text"
+    def __init__(self, run: Callable[[list[Case], str], Sequence[Any]]) -> None:
+        self.run = run
+        self.done: collections.OrderedDict[tuple[int, str], tuple[Subject, Any]] = (
+            collections.OrderedDict()
+        )
+
+    def prepare(self, subjects: Sequence[Subject], dtype: str) -> None:
+        """Compute the outcomes that are not there yet; a subject's exception is its outcome."""
+        cases, kept = [], []
+        for s in subjects:
+            if (id(s), dtype) in self.done:
+                continue
+            try:
+                cases.append(case(s, dtype))
+                kept.append(s)
+            except Exception as error:
+                self.done[id(s), dtype] = (s, error)
+        if cases:
+            for s, outcome in zip(kept, self.run(cases, dtype), strict=True):
+                self.done[id(s), dtype] = (s, outcome)
+        while len(self.done) > KEPT:
+            self.done.popitem(last=False)
+
+    def outcome(self, subject: Subject, dtype: str) -> Any:
+        """The outcome of one subject, or the exception it ended with."""
+        if (id(subject), dtype) not in self.done:
+            self.prepare([subject], dtype)
+        found = self.done[id(subject), dtype][1]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+
+def _run_texts(cases: list[Case], dtype: str) -> Sequence[Any]:
+    from checks.devices import run_texts
+
+    return run_texts(cases, dtype)
+
+
+_texts = Store(_run_texts)
+
+
+def _check_emit(subject: Subject, dtype: str, judge: Judge) -> None:
+    from autodiff.lower.stablehlo import UnsupportedError, compile_stablehlo
+
+    found = _texts.outcome(subject, dtype)
+    if dtype == "float32" and found.types & WIDE:
+        raise CheckError(f"the float32 module holds {', '.join(sorted(found.types & WIDE))}")
+    results, label = found.results, "reference interpreter"
+    if isinstance(results, UnsupportedError):  # the text is run by XLA in its stead
+        program, args = case(subject, dtype)
+        text = ad.lower_stablehlo(program, precision=dtype)
+        results, label = compile_stablehlo(text)(*_arguments(program, args, dtype)), "compiled text"
     _compare(judge, label, results, _reference(subject, dtype), dtype)
 
 
@@ -91,62 +129,38 @@ def _arguments(program: Program, args: Sequence[Array], dtype: str) -> list[Arra
     ]
 
 
-define(
-    Surface(
-        "emit_f32",
-        "StableHLO at float32: verified, no float64 in it, run by the reference interpreter",
-        ("float32",),
-        at_float32,
-        _check_emit,
-        needs=("jax",),
+for _name, _dtype, _claims, _compares in (
+    ("emit_f32", "float32", at_float32, "StableHLO at float32: verified, no float64 in it, and run"),
+    ("emit_f64", "float64", ordinary, "StableHLO at float64: verified and run"),
+):
+    define(
+        Surface(
+            _name,
+            _compares,
+            (_dtype,),
+            _claims,
+            _check_emit,
+            prepare=_texts.prepare,
+            needs=("jax",),
+            chunk=OPS_IN_CHUNK,
+        )
     )
-)
-define(
-    Surface(
-        "emit_f64",
-        "StableHLO at float64: verified and run by the reference interpreter",
-        ("float64",),
-        ordinary,
-        _check_emit,
-        needs=("jax",),
-    )
-)
 
 # --- devices -------------------------------------------------------------------------------
 
-_done: "collections.OrderedDict[tuple[int, str], tuple[Subject, Any]]" = collections.OrderedDict()
-KEPT = 4000
 
 
-def _prepare(subjects: Sequence[Subject], dtype: str) -> None:
-    """Run many subjects in few compiled modules; `check` picks its own outcome."""
+def _run_device(cases: list[Case], dtype: str) -> Sequence[Any]:
     from checks.devices import run_batch
 
-    waiting = [s for s in subjects if (id(s), dtype) not in _done]
-    cases, kept = [], []
-    for s in waiting:
-        try:
-            cases.append(case(s, dtype))
-            kept.append(s)
-        except Exception as error:
-            _done[id(s), dtype] = (s, error)
-    for s, outcome in zip(kept, run_batch(cases, DEVICE, dtype), strict=True):
-        _done[id(s), dtype] = (s, outcome)
-    while len(_done) > KEPT:
-        _done.popitem(last=False)
+    return run_batch(cases, DEVICE, dtype)
 
 
-def _outcome(subject: Subject, dtype: str) -> Any:
-    if (id(subject), dtype) not in _done:
-        _prepare([subject], dtype)
-    outcome = _done[id(subject), dtype][1]
-    if isinstance(outcome, Exception):
-        raise outcome
-    return outcome
+_device = Store(_run_device)
 
 
 def _check_device(subject: Subject, dtype: str, judge: Judge) -> None:
-    _compare(judge, DEVICE, _outcome(subject, dtype), _reference(subject, dtype), dtype)
+    _compare(judge, DEVICE, _device.outcome(subject, dtype), _reference(subject, dtype), dtype)
 
 
 for _name, _dtype, _claims in (
@@ -160,7 +174,7 @@ for _name, _dtype, _claims in (
             (_dtype,),
             _claims,
             _check_device,
-            prepare=_prepare,
+            prepare=_device.prepare,
             needs=("jax",),
             chunk=OPS_IN_CHUNK,
         )
@@ -178,7 +192,7 @@ def _check_self(subject: Subject, dtype: str, judge: Judge) -> None:
     (again,) = run_batch([case(subject, dtype)], DEVICE, dtype)
     if isinstance(again, Exception):
         raise again
-    first = _outcome(subject, dtype)
+    first = _device.outcome(subject, dtype)
     for i, (got, want) in enumerate(zip(again, first, strict=True)):
         judge.compare(f"second load, result {i}", got, want, equal_nan=True)
 
@@ -190,7 +204,7 @@ define(
         ("float32",),
         _self_claims,
         _check_self,
-        prepare=_prepare,
+        prepare=_device.prepare,
         needs=("jax",),
         chunk=OPS_IN_CHUNK,
     )

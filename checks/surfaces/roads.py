@@ -75,7 +75,9 @@ define(
 def _check_execute(subject: Subject, dtype: str, judge: Judge) -> None:
     from autodiff.execute import compile_program
 
-    if dtype == "float32" and not at_float32(subject):
+    # without floating arguments the compiled function has the widths it states itself
+    floating = any(leaf.dtype.kind in "fc" for leaf in subject.leaves)
+    if dtype == "float32" and not (floating and at_float32(subject)):
         return
     program, args = (subject.narrowed if dtype == "float32" else subject).derivative
     actual = compile_program(program)(*args)

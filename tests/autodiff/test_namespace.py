@@ -108,6 +108,27 @@ def test_writing_is_refused_outside_array_api_extra():
         ad.grad(f)(np.ones(3))
 
 
+def test_writing_by_array_api_extra_leaves_the_original_alone():
+    source = """
+        import numpy as np, autodiff as ad
+        from scipy._lib.array_api_extra import at
+        def f(x):
+            xp = x.__array_namespace__()
+            y = at(x, x > 1).set(0.0, copy=True)
+            z = at(xp.astype(x, xp.float64), 0).add(5.0, copy=False)
+            return xp.sum(x * x) + 10 * xp.sum(y * y) + 100 * xp.sum(z * z)
+        x = np.array([0.5, 2.0])
+        value, bar = ad.value_and_grad(f)(x)
+        assert value == 4.25 + 2.5 + 100 * (5.5**2 + 4), value
+        assert list(bar) == [1 + 10 + 1100, 4 + 400], bar
+        g = ad.grad(lambda x: ad.grad(f)(x).sum())(x)
+        assert list(g) == [2 + 20 + 200, 2 + 200], g
+        print("apart")
+    """
+    done = in_fresh_process(source, SCIPY_ARRAY_API="1")
+    assert done.stdout.strip() == "apart", done.stderr
+
+
 def test_namespace_is_a_module_with_extension_modules():
     def f(x):
         assert x.__array_namespace__() is xp

@@ -251,6 +251,8 @@ INDEXING = {
     "select": lambda x: np.select([x > 1, x > 0], [x * x, 2 * x], 7.0),
     "piecewise": lambda x: np.piecewise(x, [x < 0, x > 1], [np.exp, lambda t: t**2, 3.0]),
     "compress": lambda x: np.compress([True, False, True], x, axis=0),
+    "compress_method": lambda x: x.compress([True, False, True], axis=0),
+    "flatten_columns": lambda x: x.flatten(order="F"),
     "extract": lambda x: np.extract(x > 0, x),
     "nonzero": lambda x: np.nonzero(x > 0),
     "where_one": lambda x: x[np.where(x > 0)],
@@ -364,6 +366,12 @@ def test_writing_functions_name_the_functional_update(name):
     args = (X,) if name == "copyto" else ([[0]], 1.0, 0)[: 3 if "axis" in name else 2]
     with pytest.raises(TracerError, match=rf"np\.{name} is not supported.*[\s\S]*index_update"):
         ad.trace(lambda x: getattr(np, name)(x, *args), X)
+
+
+@pytest.mark.parametrize("name", ["sort", "partition", "put", "resize", "fill"])
+def test_methods_that_change_an_array_are_refused(name):
+    with pytest.raises(TracerError, match=rf"method {name}\(\) would change[\s\S]*x = "):
+        ad.trace(lambda x: getattr(x, name)(1), X)
 
 
 def test_value_dependent_shape_without_a_value_names_the_fix():

@@ -1,10 +1,14 @@
+from typing import Any
+
 import numpy as np
 import pytest
 
 import autodiff as ad
-from autodiff import ops
+from autodiff import ops as typed_ops
 from autodiff.errors import ShapeError
 from autodiff.lower.jax import lower_jax
+
+ops: Any = typed_ops  # operands are unpacked into them here
 
 RNG = np.random.default_rng
 attention = ops.scaled_dot_product_attention
@@ -67,7 +71,7 @@ def test_a_fully_masked_row_leaves_the_shared_gradient_finite():
         np.testing.assert_allclose(dq[:, 0], [0.7050111366047834, 0.0], rtol=1e-10, atol=1e-14)
         np.testing.assert_allclose(dk[:, 0], [0.3525055683023917, -0.3525055683023917], rtol=1e-10)
         np.testing.assert_allclose(dv[:, 0], [0.6224593312018546, 0.37754066879814546], rtol=1e-10)
-        second = ad.hvp(lambda q: loss(q, k, v), (q,), (np.ones_like(q),))
+        second = ad.hvp(lambda q, f=loss: f(q, k, v), (q,), (np.ones_like(q),))
         assert all(np.all(np.isfinite(s)) for s in ad.tree.flatten(second)[0])
 
 
@@ -169,7 +173,9 @@ def test_rope_scores_depend_on_the_difference_of_positions_alone(interleaved):
     q, k = drawn(9, (8,), (8,))
 
     def score(m, n):
-        return np.dot(ops.rope(q, m, interleaved=interleaved), ops.rope(k, n, interleaved=interleaved))
+        return np.dot(
+            ops.rope(q, m, interleaved=interleaved), ops.rope(k, n, interleaved=interleaved)
+        )
 
     np.testing.assert_allclose(score(3, 1), score(5, 3), rtol=1e-12)
     np.testing.assert_allclose(score(3, 1), score(10003, 10001), rtol=1e-10)
@@ -181,7 +187,10 @@ def test_rope_angles_keep_their_digits_in_float32(position):
     x = RNG(10).normal(size=(16,)).astype(np.float32)
     exact = ops.rope(x.astype(np.float64), position)
     program = ad.trace(lambda x, p: ops.rope(x, p), x, np.array(position))
-    ours = [ops.rope(x, position), ad.interpret(program, x, np.array(position), precision="float32")]
+    ours = [
+        ops.rope(x, position),
+        ad.interpret(program, x, np.array(position), precision="float32"),
+    ]
     allowed = 2e-6 if position < 200_000 else 2e-5
     for got in ours:
         assert got.dtype == np.float32
@@ -189,7 +198,10 @@ def test_rope_angles_keep_their_digits_in_float32(position):
     frequency = (10000.0 ** (-np.arange(8) / 8)).astype(np.float32)
     angle = np.float32(position) * frequency
     direct = np.concatenate(
-        [x[:8] * np.cos(angle) - x[8:] * np.sin(angle), x[8:] * np.cos(angle) + x[:8] * np.sin(angle)]
+        [
+            x[:8] * np.cos(angle) - x[8:] * np.sin(angle),
+            x[8:] * np.cos(angle) + x[:8] * np.sin(angle),
+        ]
     )
     if position > 200_000:  # the angle rounded to float32 is far off there
         assert np.max(np.abs(direct - exact)) > 1e-3
@@ -205,7 +217,9 @@ def test_rope_is_differentiable_in_fractional_positions():
 
 
 def test_rope_errors():
-    with pytest.raises(ShapeError, match=r"cannot rotate x float64\[3\] by positions int64\[\]\n.*\n.*even"):
+    with pytest.raises(
+        ShapeError, match=r"cannot rotate x float64\[3\] by positions int64\[\]\n.*\n.*even"
+    ):
         ops.rope(np.ones(3), 1)
     with pytest.raises(ShapeError, match="positions broadcast to"):
         ops.rope(np.ones((2, 4)), np.arange(3))

@@ -1,13 +1,16 @@
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
 
 import autodiff as ad
-from autodiff import ops
+from autodiff import ops as typed_ops
 from autodiff.errors import ShapeError
 from autodiff.kernels import convolution as kernels
 from autodiff.lower.jax import lower_jax
+
+ops: Any = typed_ops  # operands are unpacked into them here
 
 RNG = np.random.default_rng
 
@@ -16,7 +19,8 @@ def naive(x, k, stride, padding, lhs_dilation, rhs_dilation, groups):
     """The defining sum, one product at a time."""
     inside = [max(0, (n - 1) * g + 1) for n, g in zip(x.shape[2:], lhs_dilation, strict=True)]
     whole = np.zeros((*x.shape[:2], *inside), x.dtype)
-    whole[(..., *(slice(None, None, g) for g in lhs_dilation))] = x
+    every: Any = tuple(slice(None, None, g) for g in lhs_dilation)
+    whole[(..., *every)] = x
     covered = [(t - 1) * r + 1 for t, r in zip(k.shape[2:], rhs_dilation, strict=True)]
     rows = zip(inside, covered, padding, stride, strict=True)
     out = [max(0, (n + a + b - w) // s + 1) for n, w, (a, b), s in rows]
@@ -38,7 +42,9 @@ def drawn(seed):
     rng = RNG(seed)
     axes = int(rng.integers(1, 3))
     groups = int(rng.integers(1, 3))
-    x = rng.normal(size=(rng.integers(0, 3), groups * rng.integers(1, 3), *rng.integers(1, 6, axes)))
+    x = rng.normal(
+        size=(rng.integers(0, 3), groups * rng.integers(1, 3), *rng.integers(1, 6, axes))
+    )
     taps = rng.integers(1, 4, axes)
     k = rng.normal(size=(groups * rng.integers(1, 3), x.shape[1] // groups, *taps))
     params = {
@@ -178,9 +184,7 @@ def test_same_padding_is_that_of_jax():
         x, k = rng.normal(size=(1, 1, n)), rng.normal(size=(1, 1, taps))
         ours = ops.conv1d(x, k, stride, "SAME", dilation)
         with jax.enable_x64(True):
-            theirs = jax.lax.conv_general_dilated(
-                x, k, (stride,), "SAME", rhs_dilation=(dilation,)
-            )
+            theirs = jax.lax.conv_general_dilated(x, k, (stride,), "SAME", rhs_dilation=(dilation,))
         np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-13)
         assert ours.shape[2] == -(-n // stride)
 
@@ -210,7 +214,9 @@ def test_derivatives_of_every_order_are_convolutions():
 def test_no_batching_rule_loops(mapped, groups):
     def equations(size):
         shapes = ((2, 4, 5), (4, 4 // groups, 3))
-        args = [np.ones(s if m is None else (size, *s)) for s, m in zip(shapes, mapped, strict=True)]
+        args = [
+            np.ones(s if m is None else (size, *s)) for s, m in zip(shapes, mapped, strict=True)
+        ]
         f = ad.vmap(lambda x, k: ops.conv1d(x, k, groups=groups), mapped)
         return len(ad.trace(f, *args).equations)
 

@@ -59,9 +59,13 @@ def test_factors_multiply_to_the_matrix(shape):
     np.testing.assert_allclose((u * s[..., None, :]) @ vh, a, atol=1e-14)
 
 
-@pytest.mark.parametrize("op", [ops.eigh, lambda a: ops.eigh(a, canonical=False)])
-def test_eigenvectors_own_derivatives(op):
-    a, t = symmetric(4), symmetric(4)
+@pytest.mark.parametrize(
+    "op",
+    [ops.eigh, lambda a: ops.eigh(a, canonical=False), lambda a: (ops.cholesky(a),)],
+    ids=["eigh", "eigh_lapack", "cholesky"],
+)
+def test_factors_of_symmetric_matrices_and_their_own_derivatives(op):
+    a, t = symmetric(4) + np.diag([6.0, 7.0, 8.0, 9.0]), symmetric(4)
     for got, expected in zip(ad.jvp(op, (a,), (t,))[1], slope(op, a, t), strict=True):
         np.testing.assert_allclose(got, expected, rtol=1e-7, atol=1e-8)
 

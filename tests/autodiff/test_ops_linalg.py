@@ -65,6 +65,9 @@ def test_right_hand_sides_that_share_a_matrix_are_solved_together():
     a, b = well(3, 3), RNG.normal(size=(6, 3))
     mapped = ad.vmap(lambda b: ops.solve(a, b))
     np.testing.assert_allclose(mapped(b), np.linalg.solve(a, b.T).T, rtol=1e-13)
+    square = RNG.normal(size=(2, 3, 2))
+    expected = np.linalg.solve(a, square)
+    np.testing.assert_allclose(ad.vmap(lambda b: ops.solve(a, b))(square), expected, rtol=1e-13)
     program = ad.trace(mapped, b)
     (equation,) = [eq for eq in program.equations if eq.op.kind == "SOLVE"]
     assert [a.spec.shape for a in equation.inputs] == [(3, 3), (3, 6)]

@@ -26,7 +26,13 @@ def test_expm_to_rounding(scale):
     a = scale * RNG.normal(size=(4, 4)) / 4
     expected = exact_expm(a)
     size = np.linalg.norm(expected, 1)
-    assert np.max(np.abs(ops.expm(a) - expected)) <= 1e-14 * size * max(1, scale)
+    assert np.max(np.abs(ops.expm(a) - expected)) <= 1e-15 * size * max(1, np.linalg.norm(a, 1))
+
+
+@pytest.mark.parametrize("x", [1.99, 2.01, 3.99, 4.01, -7.9, 15.9])
+def test_expm_of_a_number_is_exp_to_two_ulp_times_its_size(x):
+    eps = np.finfo(np.float64).eps
+    np.testing.assert_allclose(ops.expm(np.array([[x]])), np.exp([[x]]), rtol=2 * eps * abs(x))
 
 
 def test_expm_of_a_stack_scales_every_item_by_itself():

@@ -8,7 +8,7 @@ from autodiff.lower.jax import lower_jax
 
 RNG = np.random.default_rng
 
-MAX_CASES = [
+MAX_CASES: list[tuple[tuple[int, ...], dict]] = [
     ((2, 3, 6, 7), {"window": 2}),
     ((2, 3, 7, 6), {"window": (3, 2), "stride": (1, 2)}),
     ((1, 2, 6, 6), {"window": 3, "stride": 2, "padding": 1}),
@@ -44,9 +44,7 @@ def test_avgpool2d_agrees_with_torch(shape, kwargs, count_include_pad):
     rng = RNG(1)
     x = rng.normal(size=shape)
     t = torch.tensor(x, requires_grad=True)
-    ty = torch.nn.functional.avg_pool2d(
-        t, **renamed(kwargs), count_include_pad=count_include_pad
-    )
+    ty = torch.nn.functional.avg_pool2d(t, **renamed(kwargs), count_include_pad=count_include_pad)
     pool = lambda x: ops.avgpool2d(x, **kwargs, count_include_pad=count_include_pad)  # noqa: E731
     y, pullback = ad.vjp(pool, x)
     np.testing.assert_allclose(y, ty.detach().numpy(), rtol=1e-13, atol=1e-15)
@@ -68,7 +66,9 @@ def test_pools_agree_with_reduce_window(padding):
     np.testing.assert_allclose(mean, np.asarray(total) / 6, rtol=1e-14, atol=1e-15)
 
 
-@pytest.mark.parametrize("kwargs", [{"window": 2, "stride": 1}, {"window": 3, "stride": 2, "padding": 1}])
+@pytest.mark.parametrize(
+    "kwargs", [{"window": 2, "stride": 1}, {"window": 3, "stride": 2, "padding": 1}]
+)
 def test_the_gradient_of_maxpool2d_is_conserved_at_ties(kwargs):
     rng = RNG(3)
     x = rng.integers(0, 3, (2, 6, 6)).astype(float)

@@ -33,8 +33,9 @@ def test_positions_beyond_32_bits_use_the_high_word():
     np.testing.assert_array_equal(ops.rng_bits(KEY, 6)[:4], ops.rng_bits(KEY, 4))
 
 
-@pytest.mark.parametrize("shape", [(), (5,), (0,), (3, 4), (1001,)])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    ("shape", "dtype"), [((), np.float32), ((37, 5), np.float32), ((37, 5), np.float64)]
+)
 def test_bits_and_uniform_are_jaxs_bit_for_bit(shape, dtype):
     jax = pytest.importorskip("jax")
     with jax.enable_x64(True), jax.threefry_partitionable(True):
@@ -62,7 +63,7 @@ def test_normal_is_jaxs_within_the_inverse_error_function(dtype):
 def test_keys_split_and_fold_as_jaxs():
     jax = pytest.importorskip("jax")
     with jax.enable_x64(True), jax.threefry_partitionable(True):
-        for seed in (0, 7, 2**40 + 3, -1):
+        for seed in (2**40 + 3, -1):
             key = jax.random.key(seed)
             ours = ops.rng_key(seed)
             np.testing.assert_array_equal(jax.random.key_data(key), ours)

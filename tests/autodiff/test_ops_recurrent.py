@@ -1,15 +1,25 @@
+from typing import Any
+
 import numpy as np
 import pytest
 
 import autodiff as ad
-from autodiff import ops
+from autodiff import ops as typed_ops
 from autodiff.errors import ShapeError
+
+ops: Any = typed_ops  # operands are unpacked into them here
 
 
 def operands(gates, states, biases):
     rng = np.random.default_rng(0)
     m, n, rows = 3, 4, 2
-    shapes = [(rows, m), *[(rows, n)] * states, (gates * n, m), (gates * n, n), *[(gates * n,)] * biases]
+    shapes = [
+        (rows, m),
+        *[(rows, n)] * states,
+        (gates * n, m),
+        (gates * n, n),
+        *[(gates * n,)] * biases,
+    ]
     return [rng.normal(size=s) for s in shapes]
 
 
@@ -67,7 +77,9 @@ def test_cells_run_in_a_scan_as_in_a_loop():
 def test_one_missing_bias_counts_as_zero():
     x, h, wi, wh, b, _ = operands(3, 1, 2)
     zero = np.zeros_like(b)
-    np.testing.assert_array_equal(ops.gru_cell(x, h, wi, wh, b), ops.gru_cell(x, h, wi, wh, b, zero))
+    np.testing.assert_array_equal(
+        ops.gru_cell(x, h, wi, wh, b), ops.gru_cell(x, h, wi, wh, b, zero)
+    )
     np.testing.assert_array_equal(
         ops.gru_cell(x, h, wi, wh, None, b), ops.gru_cell(x, h, wi, wh, zero, b)
     )

@@ -74,8 +74,11 @@ def test_convolve_rows_share_a_kernel():
     x, y = RNG.normal(size=(3, 5)), RNG.normal(size=2)
     expected = [np.convolve(row, y) for row in x]
     np.testing.assert_allclose(ops.convolve(x, y), expected, atol=1e-14)
-    (dx, dy) = ad.vjp(ops.convolve, x, y)[1](RNG.normal(size=(3, 6)))
-    assert dx.shape == (3, 5) and dy.shape == (2,)
+    ct = RNG.normal(size=(3, 6))
+    dx, dy = ad.vjp(ops.convolve, x, y)[1](ct)
+    np.testing.assert_allclose(dx, [np.correlate(c, y, "valid") for c in ct], atol=1e-14)
+    pairs = zip(ct, x, strict=True)
+    np.testing.assert_allclose(dy, sum(np.correlate(c, r, "valid") for c, r in pairs), atol=1e-13)
 
 
 def test_stft_frames_start_at_the_first_sample():

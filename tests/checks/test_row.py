@@ -49,8 +49,9 @@ def test_values_keep_their_type(value):
     assert again == value and type(again) is type(value)
 
 
-def test_defaults_are_left_out():
-    assert json.loads(Row(**GOOD).to_json()) == GOOD
+def test_defaults_are_left_out_but_for_those_readers_count_on() -> None:
+    always = {"error": None, "tolerance": None, "ulp": None, "seconds": 0.0}
+    assert json.loads(Row(**GOOD).to_json()) == always | GOOD
 
 
 @pytest.mark.parametrize(

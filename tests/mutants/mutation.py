@@ -46,6 +46,17 @@ def patched(owner: Any, name: str, value: Any) -> Iterator[None]:
             clear_caches()
 
 
+@contextlib.contextmanager
+def patched_table(table: Any, key: str, value: Any) -> Iterator[None]:
+    """One entry of a table of the engine replaced."""
+    with mock.patch.dict(table, {key: value}):
+        clear_caches()
+        try:
+            yield
+        finally:
+            clear_caches()
+
+
 def sweep(op: str, surface_name: str) -> list[Row]:
     """The rows of one op on one surface, prepared alone: its neighbours are not mutated."""
     found = surface(surface_name)

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from autodiff import reverse
+from autodiff import lowerings
 from autodiff.families import add_tangents, batch_leading, fit, unbroadcast
 from autodiff.forward import is_inexact
 from autodiff.op import OPS
 from autodiff.program import Var
 from autodiff.reverse import Cotangents, Undefined
 from autodiff.trace import bind
-from tests.mutants.mutation import mutated, patched
+from tests.mutants.mutation import mutated, patched, patched_table
 
 Mutation = Callable[[], AbstractContextManager[Any]]
 
@@ -45,7 +45,9 @@ def scaled_jvp(kind: str, factor: Any) -> Mutation:
 
 def _swapped(primals: Any, tangents: Any, z: Any) -> Any:
     """Each operand's tangent times itself, not times the other."""
-    parts = [fit(t * x, np.shape(z)) for x, t in zip(primals, tangents, strict=True) if t is not None]
+    parts = [
+        fit(t * x, np.shape(z)) for x, t in zip(primals, tangents, strict=True) if t is not None
+    ]
     return add_tangents(*parts)
 
 
@@ -104,7 +106,7 @@ def _cancelling_sigmoid(primals: Any, tangents: Any, y: Any, **params: Any) -> A
 
 def _tangent_at_kink(x: Any) -> Any:
     """The slope of RELU at 0 is 1 here."""
-    return bind("WHERE", bind("COMPARE", x, np.zeros((), x.dtype), op="<"), np.zeros((), x.dtype), x)
+    return bind("WHERE", x < 0, np.zeros((), x.dtype), x)
 
 
 def _tie_to_all(
@@ -151,6 +153,15 @@ def _nan_at_one_point(x: Any) -> Any:
 def _overflowing_softmax(x: Any, *, axis: tuple[int, ...]) -> Any:
     e = np.exp(x)
     return e / bind("SUM", e, axis=axis, keepdims=True)
+
+
+def executed_as(kind: str, other: str) -> AbstractContextManager[Any]:
+    """The executor writes the NumPy calls of another op."""
+    return patched_table(lowerings.LOWERINGS, kind, lowerings.LOWERINGS[other])
+
+
+def _divided() -> AbstractContextManager[Any]:
+    return executed_as("STRONG_MUL", "STRONG_DIV")
 
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -201,12 +212,6 @@ MUTANTS: tuple[Mutant, ...] = (
         "second derivative alone wrong", "EXP", ("second",), lambda: mutated("EXP", jvp=_detached)
     ),
     Mutant(
-        "unselected branch poisons",
-        "L2_NORMALIZE",
-        ("second",),
-        lambda: patched(reverse, "STRONG", {}),
-    ),
-    Mutant(
         "stale batch axis",
         "SUM",
         ("vmap",),
@@ -247,7 +252,10 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant("argument modified", "NEG", ("shapes",), lambda: mutated("NEG", impl=_in_place)),
     Mutant(
-        "NaN returned", "EXP", ("exact", "reverse"), lambda: mutated("EXP", impl=_nan_at_one_point)
+        "NaN returned",
+        "EXP",
+        ("reverse", "forward"),
+        lambda: mutated("EXP", impl=_nan_at_one_point),
     ),
     Mutant(
         "another convention at a kink",
@@ -273,4 +281,6 @@ MUTANTS: tuple[Mutant, ...] = (
         ("render",),
         lambda: mutated("TANH", template="np.sin({0})"),
     ),
+    Mutant("executed as another reduction", "SUM", ("execute",), lambda: executed_as("SUM", "MAX")),
+    Mutant("executed as a quotient", "STRONG_MUL", ("execute",), _divided),
 )

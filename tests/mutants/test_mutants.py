@@ -11,9 +11,12 @@ from checks.sweep import check_function
 from tests.mutants.mutation import failures, mutated, patched, sweep
 from tests.mutants.table import MUTANTS, Mutant, scaled_jvp
 
+SLIPS = ("TypeError", "NameError", "AttributeError", "KeyError", "OpError")
 
-def broken(op: str, surface: str) -> set[tuple[str, str]]:
-    return {(r.sample, r.dtype) for r in failures(op, surface)}
+
+def broken(op: str, surface: str) -> dict[tuple[str, str], str]:
+    """Messages of the failing samples."""
+    return {(r.sample, r.dtype): r.message for r in failures(op, surface)}
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.name)
@@ -21,8 +24,12 @@ def test_a_wrong_rule_is_caught(mutant: Mutant) -> None:
     """Samples that pass with the right rule fail with the wrong one, on every surface named."""
     before = {s: broken(mutant.op, s) for s in mutant.surfaces}
     with mutant.mutation():
-        missed = [s for s in mutant.surfaces if not broken(mutant.op, s) - before[s]]
+        after = {s: broken(mutant.op, s) for s in mutant.surfaces}
+    caught = {s: after[s].keys() - before[s].keys() for s in mutant.surfaces}
+    missed = [s for s, samples in caught.items() if not samples]
     assert not missed, f"{mutant.op}: {mutant.name} survives {', '.join(missed)}"
+    for s, samples in caught.items():  # a mutant that only crashes is no wrong rule
+        assert not all(after[s][k].startswith(SLIPS) for k in samples), after[s]
 
 
 RIGHT = (("EXP", "reverse"), ("MATMUL", "forward"), ("SUM", "vmap"), ("RELU", "special"))

@@ -13,7 +13,7 @@ from autodiff.families import batch_leading
 from autodiff.reverse import Cotangents
 from autodiff.trace import bind
 from tests.mutants.mutation import mutated, patched
-from tests.mutants.table import scaled_jvp
+from tests.mutants.table import executed_as, scaled_jvp
 from tests.properties import test_random_programs as properties
 from tests.properties.programs import RandomProgram, programs
 
@@ -79,6 +79,12 @@ BROKEN: dict[str, tuple[Callable[[], AbstractContextManager[Any]], Check, bool, 
     "batching rule repeats a row": (
         lambda: mutated("TANH", batch=_first_row),
         vmap_all,
+        False,
+        "",
+    ),
+    "executed as another reduction": (
+        lambda: executed_as("SUM", "MAX"),
+        properties.check_compile,
         False,
         "",
     ),

@@ -157,9 +157,7 @@ def check_render(p: RandomProgram) -> None:
     program, args = whole(p)
     source = ad.render(program)
     note(source)
-    for got, want in zip(
-        run_rendered(source, *args), interpret_flat(program, *args), strict=True
-    ):
+    for got, want in zip(run_rendered(source, *args), interpret_flat(program, *args), strict=True):
         np.testing.assert_array_equal(got, want)
 
 
