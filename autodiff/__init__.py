@@ -5,18 +5,22 @@ from autodiff._guard import check_imports
 check_imports()
 
 from autodiff import ops, taps, tree
-from autodiff.api import grad, hvp, jvp, linearize, trace, value_and_grad, vjp, vmap
+from autodiff.api import grad, hvp, jvp, linearize, trace, value_and_grad, vjp
 from autodiff.execute import compile
 from autodiff.interpret import interpret
 from autodiff.jacobian import hessian, jacfwd, jacrev
 from autodiff.lower.jax import lower_jax
 from autodiff.lower.stablehlo import lower_stablehlo
+from autodiff.ops.conditional import cond
 from autodiff.ops.control import checkpoint, stop_gradient, tap
-from autodiff.ops.custom import custom_jvp, custom_vjp
-from autodiff.ops.loops import cond, scan, while_loop
+from autodiff.ops.custom_jvp import custom_jvp
+from autodiff.ops.custom_vjp import custom_vjp
+from autodiff.ops.scan import scan
+from autodiff.ops.while_loop import while_loop
 from autodiff.program import Program, Spec, inline
 from autodiff.render import render
 from autodiff.trace import spec_of as trace_spec
+from autodiff.vmap import vmap
 
 __all__ = [
     "Program",
@@ -44,8 +48,8 @@ __all__ = [
     "tap",
     "taps",
     "trace",
-    "tree",
     "trace_spec",
+    "tree",
     "value_and_grad",
     "vjp",
     "vmap",

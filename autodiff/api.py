@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from autodiff import tree
-from autodiff.batch import batch_eval, materialize
 from autodiff.errors import NotDifferentiableError, ShapeError, TreeError
 from autodiff.forward import is_inexact, jvp_eval
 from autodiff.program import Program, Spec
@@ -54,7 +53,7 @@ def _traced(
     return program, values, captured
 
 
-def _finish(values: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
+def owned_results(values: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
     """Results as arrays that share no memory with inputs or one another."""
     owned: list[Any] = []
     for value in values:
@@ -101,8 +100,11 @@ def jvp(f: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any, Any]:
     program, values, captured = _traced(f, _as_tuple(primals, "primals"))
     dots = _flat_tangents(tangents, program, values)
     outs, out_dots = jvp_eval(program, values, dots, captured)
-    results = _finish(
-        [*outs, *(_output_tangent(d, a.spec) for d, a in zip(out_dots, program.outputs, strict=True))],
+    results = owned_results(
+        [
+            *outs,
+            *(_output_tangent(d, a.spec) for d, a in zip(out_dots, program.outputs, strict=True)),
+        ],
         values + dots,
     )
     n = len(outs)
@@ -180,11 +182,11 @@ def linearize(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., 
             results = run(linear, dots, known)
         keep = [
             r if is_inexact(a.spec.dtype) else None
-            for r, a in zip(_finish(results, dots), program.outputs, strict=True)
+            for r, a in zip(owned_results(results, dots), program.outputs, strict=True)
         ]
         return tree.unflatten(program.out_tree, keep)
 
-    return tree.unflatten(program.out_tree, _finish(outs, values)), f_jvp
+    return tree.unflatten(program.out_tree, owned_results(outs, values)), f_jvp
 
 
 def vjp(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
@@ -196,7 +198,7 @@ def vjp(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tupl
     """
     program, values, captured = _traced(f, primals)
     outs, pull = vjp_eval(program, values, captured)
-    result = tree.unflatten(program.out_tree, _finish(outs, values))
+    result = tree.unflatten(program.out_tree, owned_results(outs, values))
 
     def pullback(cotangent: Any) -> tuple[Any, ...]:
         leaves = tree.flatten_up_to(cotangent, program.out_tree, "cotangent")
@@ -209,7 +211,7 @@ def vjp(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tupl
             instantiate(p, spec_of(v)) if is_inexact(spec_of(v).dtype) else None
             for p, v in zip(pulled, values, strict=True)
         ]
-        present = iter(_finish([p for p in filled if p is not None], cts))
+        present = iter(owned_results([p for p in filled if p is not None], cts))
         grads = [None if p is None else next(present) for p in filled]
         return tuple(tree.unflatten(program.in_tree, grads))
 
@@ -219,7 +221,10 @@ def vjp(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tupl
 def value_and_grad(
     f: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
 ) -> Callable[..., Any]:
-    """A function returning `(f(x), gradient)`; see `grad`. With `has_aux`, ((value, aux), gradient)."""
+    """A function returning `(f(x), gradient)`; see `grad`.
+
+    With `has_aux`, `((f(x), aux), gradient)`.
+    """
 
     @functools.wraps(f)
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
@@ -232,11 +237,13 @@ def value_and_grad(
         seed = np.ones((), outs_dtype(program))
         pulled = pull([seed] + [None] * (len(outs) - 1))
         grads = [
-            instantiate(pulled[i], spec_of(values[i])) if is_inexact(spec_of(values[i]).dtype) else None
+            instantiate(pulled[i], spec_of(values[i]))
+            if is_inexact(spec_of(values[i]).dtype)
+            else None
             for i in kept
         ]
         n = len(outs)
-        present = iter(_finish([*outs, *(g for g in grads if g is not None)], values))
+        present = iter(owned_results([*outs, *(g for g in grads if g is not None)], values))
         results = [next(present) for _ in range(n)]
         filled = [None if g is None else next(present) for g in grads]
         return tree.unflatten(program.out_tree, results), _split(filled, args, nums, argnums)
@@ -297,7 +304,8 @@ def _wanted(
         if not any(is_inexact(spec_of(values[i]).dtype) for i in spans[n]):
             kinds = sorted({spec_of(values[i]).dtype.name for i in spans[n]}) or ["no arrays"]
             raise NotDifferentiableError(
-                f"gradient with respect to argument {n} of '{name}', which holds {', '.join(kinds)}",
+                f"gradient with respect to argument {n} of '{name}', "
+                f"which holds {', '.join(kinds)}",
                 quoted(user_line()),
                 "integers and bools have no tangent space: convert with x.astype(float)",
             )
@@ -338,7 +346,8 @@ def _require_scalar(program: Program, has_aux: bool, name: str) -> None:
 
 def hvp(f: Callable[..., Any], primals: Any, tangents: Any) -> Any:
     """Hessian-vector product of a scalar function of its positional arguments, forward over
-    reverse: for one argument `H(x) v`; for several, a tuple."""
+    reverse: for one argument `H(x) v`; for several, a tuple.
+    """
     args = _as_tuple(primals, "primals")
     nums = tuple(
         i
@@ -357,134 +366,3 @@ def hvp(f: Callable[..., Any], primals: Any, tangents: Any) -> Any:
     for i, d in zip(nums, dots, strict=True):
         full[i] = d
     return tuple(full)
-
-
-def vmap(
-    f: Callable[..., Any],
-    in_axes: Any = 0,
-    out_axes: Any = 0,
-    axis_size: int | None = None,
-) -> Callable[..., Any]:
-    """A function over a batch: `f` written for one example, run for all without a loop.
-
-    `in_axes`: for each positional argument the axis to map (negative counts from the end), None to
-    share it, or a container of these matching the argument; `out_axes` likewise for the results.
-    `axis_size` is needed only where every in_axes is None. Batch sizes 0 and 1 work.
-    Raises ShapeError where mapped extents differ, naming both arguments.
-    """
-
-    @functools.wraps(f)
-    def batched(*args: Any) -> Any:
-        leaves, in_tree = tree.flatten(args)
-        values = [as_value(leaf, "argument") for leaf in leaves]
-        axes = _axes(in_axes, args, in_tree, values)
-        size = _batch_size(values, axes, axis_size, args, function_name(f))
-        moved = [v if a is None else np.moveaxis(v, a, 0) for v, a in zip(values, axes, strict=True)]
-        flags = [a is not None for a in axes]
-        specs = [
-            spec_of(m) if not b else spec_of(m).with_shape(np.shape(m)[1:])
-            for m, b in zip(moved, flags, strict=True)
-        ]
-        concretes = [None if b else concrete_of(v) for v, b in zip(values, flags, strict=True)]
-        program, captured = trace_flat(f, specs, in_tree, concretes)
-        outs, out_flags = batch_eval(program, size, moved, flags, captured)
-        placed = _place(outs, out_flags, size, out_axes, program)
-        return tree.unflatten(program.out_tree, _finish(placed, values))
-
-    return batched
-
-
-def _axes(in_axes: Any, args: Any, in_tree: Any, values: Sequence[Any]) -> list[int | None]:
-    if in_axes is None or isinstance(in_axes, int):
-        per_arg: tuple[Any, ...] = (in_axes,) * len(args)
-    else:
-        per_arg = tuple(in_axes)
-        if len(per_arg) != len(args):
-            raise TreeError(
-                f"in_axes has {len(per_arg)} entries for {len(args)} arguments",
-                quoted(user_line()),
-                "give one entry per positional argument",
-            )
-    axes: list[int | None] = []
-    for arg, axis in zip(args, per_arg, strict=True):
-        axes.extend(_spread(axis, arg, "in_axes"))
-    return [
-        None if a is None else _normal_axis(a, np.ndim(v), f"in_axes of argument leaf {i}")
-        for i, (a, v) in enumerate(zip(axes, values, strict=True))
-    ]
-
-
-def _spread(axis: Any, value: Any, what: str) -> list[int | None]:
-    """One axis per leaf of a value: an int or None covers all leaves below it."""
-    count = len(tree.flatten(value)[0])
-    if axis is None or isinstance(axis, int):
-        return [axis] * count
-    if isinstance(axis, dict) and isinstance(value, dict) and axis.keys() == value.keys():
-        return [a for k in sorted(axis) for a in _spread(axis[k], value[k], what)]
-    if (
-        isinstance(axis, tuple | list)
-        and isinstance(value, tuple | list)
-        and len(axis) == len(value)
-    ):
-        return [a for x, v in zip(axis, value, strict=True) for a in _spread(x, v, what)]
-    raise TreeError(
-        f"{what} {axis!r} does not match its value",
-        quoted(user_line()),
-        "use an int, None, or a container of the value's structure",
-    )
-
-
-def _normal_axis(axis: int, ndim: int, what: str) -> int:
-    if not -ndim <= axis < ndim:
-        raise ShapeError(
-            f"{what} is {axis}, out of bounds for an array with {ndim} axes", quoted(user_line())
-        )
-    return axis % ndim
-
-
-def _batch_size(
-    values: Sequence[Any], axes: Sequence[int | None], axis_size: int | None, args: Any, name: str
-) -> int:
-    sizes = {
-        path: np.shape(v)[a]
-        for path, v, a in zip(tree.paths(args, "args"), values, axes, strict=True)
-        if a is not None
-    }
-    if axis_size is not None:
-        sizes["axis_size"] = axis_size
-    if not sizes:
-        raise ShapeError(
-            f"vmap of '{name}' maps no argument",
-            quoted(user_line()),
-            "map one with in_axes, or pass axis_size=n",
-        )
-    if len(set(sizes.values())) > 1:
-        listed = ", ".join(f"{k}: {v}" for k, v in sizes.items())
-        raise ShapeError(
-            f"vmap of '{name}' over axes of different sizes",
-            f"{listed}; {quoted(user_line())}",
-            "map axes of one size, or share an argument with in_axes=None",
-        )
-    return next(iter(sizes.values()))
-
-
-def _place(
-    outs: Sequence[Any], flags: Sequence[bool], size: int, out_axes: Any, program: Program
-) -> list[Any]:
-    """Results with the batch axis moved to out_axes (None: the result must not be batched)."""
-    shaped = tree.unflatten(program.out_tree, list(outs))
-    axes = _spread(out_axes, shaped, "out_axes")
-    placed = []
-    for i, (out, flag, axis) in enumerate(zip(outs, flags, axes, strict=True)):
-        if axis is None:
-            if flag:
-                raise ShapeError(
-                    f"out_axes of result {i} is None but the result depends on a mapped argument",
-                    quoted(user_line()),
-                    "give it an axis",
-                )
-            placed.append(out)
-            continue
-        full = out if flag else materialize(out, size)
-        placed.append(np.moveaxis(full, 0, _normal_axis(axis, np.ndim(full), f"out_axes of result {i}")))
-    return placed

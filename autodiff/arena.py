@@ -22,10 +22,15 @@ class Arena:
     scratch: Mapping[Value, tuple[int, ...]]
 
 
-def plan_memory(items: Sequence[Item], results: Iterable[Value]) -> Arena:
-    """Places for every buffer but the results, which are new arrays at each call."""
+def plan_memory(
+    items: Sequence[Item], results: Iterable[Value], outputs: Iterable[Value]
+) -> Arena:
+    """Places for every buffer but the results, which are new arrays at each call.
+
+    Buffers that other `outputs` are copied from live to the end.
+    """
     own = set(results)
-    lives, times = _lives(items)
+    lives, times = _lives(items, outputs)
     scratch = _scratch(items, own)
     merged = _in_place(items, lives, times, scratch, own)
     places: dict[Value, list[Value]] = {}
@@ -56,7 +61,9 @@ def _steps(items: Sequence[Item]) -> Iterator[tuple[Step, Block | None]]:
             yield item, None
 
 
-def _lives(items: Sequence[Item]) -> tuple[dict[Value, list[int]], dict[Step, int]]:
+def _lives(
+    items: Sequence[Item], outputs: Iterable[Value]
+) -> tuple[dict[Value, list[int]], dict[Step, int]]:
     """First and last time at which each root is touched.
 
     Those a "new" value may share memory with live as long as it does.
@@ -69,6 +76,9 @@ def _lives(items: Sequence[Item]) -> tuple[dict[Value, list[int]], dict[Step, in
         for v in (*step.inputs, *step.outputs):
             lives.setdefault(v.root, [time, time])[1] = time
         held += [(v.root, h.root) for v in step.outputs for h in v.holds]
+    for v in outputs:
+        if v.root in lives:
+            lives[v.root][1] = len(times)
     for v, h in reversed(held):
         if h in lives:
             lives[h][1] = max(lives[h][1], lives[v][1])

@@ -59,7 +59,8 @@ def batch_program(
     program: Program, size: int, batched: tuple[bool, ...], force: tuple[bool, ...] | None = None
 ) -> tuple[Program, tuple[bool, ...]]:
     """The batched program and which outputs carry the batch axis; `force` broadcasts the outputs
-    named there even if they do not depend on a batched input."""
+    named there even if they do not depend on a batched input.
+    """
     mask: list[bool] = []
 
     def f(*args: Any) -> tuple[Any, ...]:

@@ -85,7 +85,7 @@ class _Printer:
         self.name, self.items, self.outputs, self.scope = name, items, outputs, scope
         self.claimed = _claimed(outputs, atoms)
         self.results = {v.root for v in self.claimed if v.root.origin == "buffer"}
-        self.arena: Arena = plan_memory(items, self.results)
+        self.arena: Arena = plan_memory(items, self.results, outputs)
         self.fixed: dict[Value, str] = {}  # values of the workspace, with their definitions
         self.ready: set[Value] = set()  # values whose names are assigned in the function
         self.blocks: list[str] = []

@@ -105,7 +105,8 @@ def is_array(value: Any) -> bool:
 
 def align(args: Sequence[Any], batched: Sequence[bool]) -> list[Any]:
     """Batched operands of a broadcasting op, with axes inserted after the batch axis so that
-    ranks agree."""
+    ranks agree.
+    """
     ranks = [np.ndim(a) - b for a, b in zip(args, batched, strict=True)]
     rank = max(ranks)
     out = []
@@ -129,7 +130,8 @@ def batch_broadcasting(kind: str) -> Rule:
 
 def batch_leading(kind: str, shift: Sequence[str] = (), multiple: bool = False) -> Rule:
     """Batching rule of a one-operand op whose axis parameters named in `shift` (ints or tuples
-    of ints, non-negative) move up by one."""
+    of ints, non-negative) move up by one.
+    """
 
     def batch(size: int, args: Any, batched: Any, **params: Any) -> tuple[Any, Any]:
         del size, batched
@@ -147,7 +149,8 @@ def batch_leading(kind: str, shift: Sequence[str] = (), multiple: bool = False) 
 
 def batch_stacked(kind: str, multiple: bool = False) -> Rule:
     """Batching rule of an op that treats leading axes as a batch (linear algebra): operands
-    without the axis are broadcast to carry it."""
+    without the axis are broadcast to carry it.
+    """
 
     def batch(size: int, args: Any, batched: Any, **params: Any) -> tuple[Any, Any]:
         full = [
@@ -337,9 +340,7 @@ def linear(kind: str, impl: Rule, *, spec: Rule, transpose: Rule, batch: Rule, *
         del y
         return None if tangents[0] is None else bind(kind, tangents[0], *primals[1:], **params)
 
-    return define(
-        Op(kind, spec, impl=impl, jvp=jvp, transpose=transpose, batch=batch, **fields)
-    )
+    return define(Op(kind, spec, impl=impl, jvp=jvp, transpose=transpose, batch=batch, **fields))
 
 
 def nondiff(kind: str, impl: Rule, *, spec: Rule, batch: Rule, **fields: Any) -> Op:

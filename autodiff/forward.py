@@ -43,9 +43,7 @@ def jvp_eval(
             for out, dot in zip(outs, out_dots, strict=True):
                 mark("dot", out, dot)
     outputs = tuple(a.value if isinstance(a, Literal) else env[a] for a in program.outputs)
-    return outputs, tuple(
-        None if isinstance(a, Literal) else dots.get(a) for a in program.outputs
-    )
+    return outputs, tuple(None if isinstance(a, Literal) else dots.get(a) for a in program.outputs)
 
 
 def jvp_equation(
@@ -95,7 +93,8 @@ def _checked(kind: str, tangent: Any, var: Var) -> Any:
 @functools.lru_cache(maxsize=1024)
 def jvp_program(program: Program, nonzero: tuple[bool, ...]) -> tuple[Program, tuple[bool, ...]]:
     """The program (primals, nonzero tangents) -> (outputs, nonzero output tangents), and which
-    output tangents are nonzero."""
+    output tangents are nonzero.
+    """
     mask: list[bool] = []
 
     def f(*args: Any) -> tuple[Any, ...]:

@@ -61,7 +61,8 @@ def run(
     expand: Callable[[Op], bool] | None = None,
 ) -> tuple[Any, ...]:
     """Apply a program's equations to values, traced or concrete; composites for which
-    `expand(op)` holds are replaced by the equations of their bodies."""
+    `expand(op)` holds are replaced by the equations of their bodies.
+    """
     env: dict[Var, Any] = dict(zip(program.captures, captures, strict=True))
     env.update(zip(program.inputs, args, strict=True))
     for eq in program.equations:
@@ -94,7 +95,8 @@ def interpret(
 
     Arguments: the traced function's own containers. `precision` is the width of every floating
     value (complex follows) except values the program itself casts narrower; `dot` the mode of
-    products with `algorithm="default"`; `fold_converts` drops f32 -> bf16 -> f32 pairs as a GPU does.
+    products with `algorithm="default"`; `fold_converts` drops f32 -> bf16 -> f32 pairs as a GPU
+    does.
     Returns the function's own containers at that precision.
     Raises PrecisionError for unknown names, ShapeError for arguments of other shapes, GuardError
     where a branch decides otherwise than when traced.
@@ -115,7 +117,9 @@ def interpret_flat(
 ) -> tuple[Array, ...]:
     """`interpret` on flat arrays (captures, where present, come first)."""
     mode = Reference(base_width(program), float_dtype(precision), dot, folds)
-    values = [mode.enter(np.asarray(a), v.spec) for a, v in zip(args, _parameters(program), strict=True)]
+    values = [
+        mode.enter(np.asarray(a), v.spec) for a, v in zip(args, _parameters(program), strict=True)
+    ]
     with np.errstate(all="ignore"):
         results = mode.run(program, *values)
         return tuple(
@@ -166,7 +170,8 @@ def float_dtype(name: str) -> np.dtype[Any]:
 
 def base_width(program: Program) -> int:
     """The widest floating input of a program (of any value, where it has no floating input):
-    values declared narrower were narrowed by the program itself."""
+    values declared narrower were narrowed by the program itself.
+    """
     inputs = max((width(v.spec.dtype) for v in _parameters(program)), default=0)
     outputs = (width(v.spec.dtype) for eq in program.equations for v in eq.outputs)
     return inputs or max(outputs, default=0)
@@ -186,7 +191,9 @@ class Reference:
             return declared
         narrowed = w < self.base and w <= self.precision.itemsize
         if declared.kind == "c":
-            return np.dtype(np.complex128 if self.precision.itemsize == 8 and not narrowed else np.complex64)
+            return np.dtype(
+                np.complex128 if self.precision.itemsize == 8 and not narrowed else np.complex64
+            )
         return declared if narrowed else self.precision
 
     def enter(self, value: Array, spec: Spec) -> Array:

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from autodiff import tree
-from autodiff.api import _argnums, linearize, vjp, vmap
+from autodiff.api import _argnums, linearize, vjp
 from autodiff.errors import NotDifferentiableError
 from autodiff.forward import is_inexact
 from autodiff.program import Spec
 from autodiff.trace import as_value, function_name, quoted, spec_of, user_line
+from autodiff.vmap import vmap
 
 Function = Callable[..., Any]
 
@@ -121,5 +122,6 @@ def _unwrap(parts: Any, argnums: int | Sequence[int]) -> Any:
 
 def hessian(f: Function, argnums: int | Sequence[int] = 0) -> Function:
     """A function returning second derivatives, forward over reverse: blocks (n..., n...) for a
-    scalar function of an array of shape (n...)."""
+    scalar function of an array of shape (n...).
+    """
     return jacfwd(jacrev(f, argnums), argnums)

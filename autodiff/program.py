@@ -1,4 +1,4 @@
-"""The intermediate representation: specs, variables, equations and programs, with their verifier."""
+"""The intermediate representation: specs, variables, equations, programs and their verifier."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -206,11 +206,13 @@ def _invalid(program: Program, number: int | None, what: str) -> ProgramError:
 
 def inline(program: Program, name: str | None = None) -> Program:
     """The same program with every composite replaced by the primitives of its body."""
-    from autodiff.trace import program_of
     from autodiff.interpret import run
+    from autodiff.trace import program_of
 
     def flat(*args: Any) -> Any:
-        return run(program, args[len(program.captures) :], args[: len(program.captures)], lambda op: True)
+        return run(
+            program, args[len(program.captures) :], args[: len(program.captures)], lambda op: True
+        )
 
     specs = tuple(v.spec for v in (*program.captures, *program.inputs))
     out = program_of(flat, specs, name=name or program.name)

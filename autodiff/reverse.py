@@ -147,9 +147,7 @@ def vjp_eval(
             for number in reversed(tape):
                 eq = program.equations[number]
                 with sourced(eq.source, "bar"):
-                    _pull_equation(
-                        eq, env, active, cts, number in strong, residuals.get(number)
-                    )
+                    _pull_equation(eq, env, active, cts, number in strong, residuals.get(number))
             for v in parameters:
                 mark("bar", env[v], cts.values.get(v))
             return tuple(cts.pop(v) if v in active else None for v in parameters)
@@ -231,9 +229,7 @@ def pull(
     )
     wanted_cts = [c for c, nz in zip(out_cts, nonzero, strict=True) if nz]
     known = (*values, *outs)
-    pulled = iter(
-        transpose_eval(linear_program, known, wanted_cts, strong=strong)
-    )
+    pulled = iter(transpose_eval(linear_program, known, wanted_cts, strong=strong))
     return tuple(next(pulled) if m else None for m in mask)
 
 
@@ -268,7 +264,8 @@ def _tangent_program(
 
 def linear_expanded(program: Program, known: int) -> Program:
     """The program with its composites in the linear inputs (those after the first `known`)
-    replaced by their bodies; composites of known values stay, with their own derivative rules."""
+    replaced by their bodies; composites of known values stay, with their own derivative rules.
+    """
     linear = set(program.inputs[known:])
     needed = False
     for eq in program.equations:
@@ -339,9 +336,7 @@ def transpose_eval(
         if all(c is None for c in out_cts):
             continue
         inputs = tuple(
-            a.value
-            if isinstance(a, Literal)
-            else (Undefined(a.spec) if a in linear else env[a])
+            a.value if isinstance(a, Literal) else (Undefined(a.spec) if a in linear else env[a])
             for a in eq.inputs
         )
         op = eq.op
@@ -352,7 +347,8 @@ def transpose_eval(
         if op.transpose is None:
             raise missing_rule(op, "transpose", eq.source)
         # a strong product is 0 where its first operand is: the cotangent, not the known factor
-        swapped = op.kind == "STRONG_MUL" and eq.op.kind == "MUL" and not isinstance(inputs[0], Undefined)
+        strengthened = op.kind == "STRONG_MUL" and eq.op.kind == "MUL"
+        swapped = strengthened and not isinstance(inputs[0], Undefined)
         given = inputs[::-1] if swapped else inputs
         pulled = op.transpose(out_cts if op.multiple else out_cts[0], given, **eq.params)
         pulled = pulled[::-1] if swapped else pulled
@@ -425,7 +421,8 @@ def vjp_program(
     program: Program, wanted: tuple[bool, ...], present: tuple[bool, ...]
 ) -> tuple[Program, tuple[bool, ...]]:
     """The program (inputs, present output cotangents) -> wanted input cotangents, and which of
-    them are not identically zero (those alone are returned)."""
+    them are not identically zero (those alone are returned).
+    """
     n = len(program.inputs)
     mask: list[bool] = []
 

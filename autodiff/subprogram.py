@@ -66,9 +66,7 @@ _numbers = itertools.count()
 LIVE_RULES: "weakref.WeakValueDictionary[str, Rule]" = weakref.WeakValueDictionary()
 
 
-def with_consts(
-    program: Program, captured: Sequence[Any], all_captured: Sequence[Any]
-) -> Program:
+def with_consts(program: Program, captured: Sequence[Any], all_captured: Sequence[Any]) -> Program:
     """A closed program taking the operands `all_captured`, of which `captured` are its own."""
     names = {id(c): i for i, c in enumerate(all_captured)}
     for value in captured:
@@ -122,3 +120,8 @@ def select(mask: Any, new: Any, old: Any) -> Any:
     """`where` over a mask of leading axes only."""
     shape = (*np.shape(mask), *(1,) * (np.ndim(new) - np.ndim(mask)))
     return bind("WHERE", np.reshape(mask, shape), new, old)
+
+
+def distinct(*groups: Any) -> list[Any]:
+    """Captured values of several bodies, each once."""
+    return list({id(c): c for group in groups for c in group}.values())

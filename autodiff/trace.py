@@ -162,7 +162,8 @@ def active(trace: Trace) -> Iterator[Trace]:
 @contextlib.contextmanager
 def sourced(line: str | None, role: str | None = None) -> Iterator[None]:
     """Give equations recorded inside this source line (passes keep the primal equation's), and
-    their results the role "dot" or "bar" where they make tangents or cotangents."""
+    their results the role "dot" or "bar" where they make tangents or cotangents.
+    """
     token = _source.set(line or _source.get())
     role_token = _role.set(role or _role.get())
     try:
@@ -205,7 +206,8 @@ def mark_as(old: Sequence[Var], new: Sequence[Any], env: Mapping[Var, Any]) -> N
 
 def user_line() -> str | None:
     """`file:line in function` of the innermost frame outside the engine and NumPy, or, inside a
-    pass, the line of the equation it is working on."""
+    pass, the line of the equation it is working on.
+    """
     known = _source.get()
     if known is not None:
         return known

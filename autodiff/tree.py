@@ -93,6 +93,10 @@ def flatten_up_to(tree: Any, treedef: Any, what: str) -> list[Any]:
 def describe(treedef: Any) -> str:
     """The structure as text with `*` for leaves."""
     text = str(treedef)
-    return text.removeprefix("PyTreeSpec(").removesuffix(f", namespace='{NAMESPACE}')").removesuffix(")") if (
-        text.startswith("PyTreeSpec(")
-    ) else text
+    return (
+        text.removeprefix("PyTreeSpec(")
+        .removesuffix(f", namespace='{NAMESPACE}')")
+        .removesuffix(")")
+        if (text.startswith("PyTreeSpec("))
+        else text
+    )

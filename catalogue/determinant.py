@@ -39,9 +39,9 @@ define(
         _det_samples,
         contracts=True,
         specials=(
-            Special("empty", (np.zeros((0, 0)),), 1.0),
+            Special("empty_is_one", (np.zeros((0, 0)),), 1.0),
             Special(
-                "zeros",
+                "zero_cofactors",
                 (np.zeros((3, 3)),),
                 0.0,
                 cotangent=2.0,

@@ -122,8 +122,8 @@ define(
             REAL,
             points={
                 "zero": (0.0,),
-                "small": ([1e-9, -1e-5, 0.3, -0.499],),
-                "seam": ([0.5, -0.5],),
+                "small": ([1e-9, -1e-5, 0.3, -0.999],),
+                "seam": ([1.0, -1.0],),
                 "infinite": ([INF, -INF],),
             },
             tags={"infinite": ["nonfinite"], "small": ["tiny"]},

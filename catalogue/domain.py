@@ -57,7 +57,9 @@ class Domain:
         for point in self.avoid:
             near = np.abs(values - point) < self.margin
             side = np.where(values >= point, 1.0, -1.0)
-            values = np.where(near, point + side * self.margin * (1.0 + np.abs(values - point)), values)
+            values = np.where(
+                near, point + side * self.margin * (1.0 + np.abs(values - point)), values
+            )
         return np.asarray(values)
 
     def _matrices(self, rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
@@ -81,7 +83,9 @@ class Domain:
         if self.kind == "bool":
             return hnp.arrays(np.bool_, shape)
         if self.kind == "integer":
-            return hnp.arrays(np.int64, shape, elements=st.integers(int(self.low), int(self.high) - 1))
+            return hnp.arrays(
+                np.int64, shape, elements=st.integers(int(self.low), int(self.high) - 1)
+            )
         if self.kind == "real":
             elements = st.floats(self.low, self.high, allow_subnormal=False, width=32).filter(
                 lambda v: all(abs(v - p) >= self.margin for p in self.avoid)

@@ -145,7 +145,9 @@ class Exclusion:
         if self.kind not in EXCLUSION_KINDS:
             raise ValueError(f"exclusion kind {self.kind!r} is not one of {EXCLUSION_KINDS}")
         if len(self.reason.split()) < 3 or not self.error:
-            raise ValueError(f"exclusion of {self.op} on {self.surface} needs a reason and an error")
+            raise ValueError(
+                f"exclusion of {self.op} on {self.surface} needs a reason and an error"
+            )
 
     def covers(self, op: str, surface: str, sample: str, dtype: str) -> bool:
         """Whether this exclusion speaks about that check."""
@@ -177,7 +179,8 @@ def elementwise_samples(
     **kwargs: Any,
 ) -> Callable[[np.random.Generator], Iterable[Sample]]:
     """Samples of an elementwise op: several ranks, empty and size-1, broadcasting for several
-    operands, and planted points (name -> one value or array per operand, with optional tags)."""
+    operands, and planted points (name -> one value or array per operand, with optional tags).
+    """
 
     def samples(rng: np.random.Generator) -> Iterable[Sample]:
         for shape in SHAPES:

@@ -36,7 +36,7 @@ define(
         contracts=True,
         specials=(
             Special("nan", ([[NAN, 0.0], [0.0, 1.0]],), [[NAN, NAN], [NAN, NAN]]),
-            Special("zeros", (np.zeros((2, 2)),), np.eye(2)),
+            Special("zeros_give_identity", (np.zeros((2, 2)),), np.eye(2)),
         ),
     )
 )

@@ -73,16 +73,19 @@ define(Entry("RNG_FOLD_IN", ops.rng_fold_in, _fold_samples))
 
 
 def _uniform(key: Any, low: Any, high: Any, shape: Any = ()) -> Any:
+    """`rng_uniform` of float64 numbers, converted to the dtype of its bounds."""
     drawn = ops.rng_uniform(key, shape, low, high, np.float64)
     return ops.cast(drawn, low.dtype)
 
 
 def _normal(key: Any, loc: Any, scale: Any, shape: Any = ()) -> Any:
+    """`rng_normal` of float64 numbers, converted to the dtype of its parameters."""
     drawn = ops.rng_normal(key, shape, loc, scale, np.float64)
     return ops.cast(drawn, loc.dtype)
 
 
 def _bernoulli(key: Any, p: Any, shape: Any = None) -> Any:
+    """`bernoulli` by float64 uniform numbers."""
     return ops.bernoulli(key, ops.cast(p, np.float64), shape)
 
 

@@ -45,7 +45,6 @@ def _paged(rng: np.random.Generator) -> Iterable[Sample]:
     yield Sample(
         "shared_page", (q, k, v, np.array([[1, 0], [1, 3]]), np.array([3, 4])), {"scale": 0.3}
     )
-    yield Sample("unused_table", (q, k, v, np.array([[3, -7], [99, 99]]), np.array([2, 0])))
     wide = REAL.draw(rng, (3, 2, 2, 2)), REAL.draw(rng, (3, 2, 2, 2))
     yield Sample("kv_heads", (REAL.draw(rng, (1, 4, 2)), *wide, np.array([[2, 0]]), np.array([3])))
 
@@ -63,7 +62,7 @@ define(
                     np.zeros((1, 1, 1)),
                     np.array([1.0, NAN]).reshape(1, 2, 1, 1),
                     np.array([3.0, NAN]).reshape(1, 2, 1, 1),
-                    np.array([[0, -1]]),
+                    np.array([[0, 99]]),
                     np.array([1]),
                 ),
                 np.array([[[3.0]]]),

@@ -18,7 +18,7 @@ elementwise(
     points={
         "zero": (0.0,),
         "large": (700.0,),
-        "tiny": (-745.0,),
+        "tiny": (-700.0,),
         "complex": (PLANE,),
         "infinite": ([1e9, -1e9, INF, -INF, NAN],),
     },

@@ -53,7 +53,10 @@ def _sweep_arguments(sweep: argparse.ArgumentParser) -> None:
     sweep.add_argument("--workers", type=int, default=2, help="processes (0: none; default 2)")
     sweep.add_argument("--report", type=Path, default=REPORT, metavar="DIR")
     sweep.add_argument(
-        "--allow-missing", action="append", default=[], metavar="PACKAGE",
+        "--allow-missing",
+        action="append",
+        default=[],
+        metavar="PACKAGE",
         help="do not exit 3 where surfaces are skipped for want of this package",
     )
     sweep.add_argument("--strict-tolerances", action="store_true", help="ignore all overrides")
@@ -147,9 +150,7 @@ def _full(arguments: argparse.Namespace, found: Sequence[object]) -> int:
         machine=machine(),
     )
     paths = write_all(rows, arguments.report, meta)
-    found_summary = print_report(
-        rows, wall=wall, path=paths.page, notes=[str(s) for s in stale]
-    )
+    found_summary = print_report(rows, wall=wall, path=paths.page, notes=[str(s) for s in stale])
     code = exit_code(found_summary, arguments.allow_missing)
     return code or (1 if stale else 0)
 

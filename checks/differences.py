@@ -7,6 +7,7 @@ round-off of the function values it was made of.
 """
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,7 +22,8 @@ Flat = Callable[..., Sequence[Any]]
 @dataclasses.dataclass(frozen=True)
 class Difference:
     """A directional derivative of one output: entrywise value and error estimate, and the size of
-    the function values it was made of."""
+    the function values it was made of.
+    """
 
     value: Array
     estimate: Array
@@ -49,9 +51,7 @@ def _wide(y: Any) -> Array:
     return y.astype(np.complex128 if y.dtype.kind == "c" else np.float64)
 
 
-def directional(
-    f: Flat, points: Sequence[Array], directions: Sequence[Array]
-) -> list[Difference]:
+def directional(f: Flat, points: Sequence[Array], directions: Sequence[Array]) -> list[Difference]:
     """Central differences of every output of `f` along a direction.
 
     Arguments: `f(*points) -> sequence of arrays`; points and directions of matching shapes, the
@@ -68,8 +68,7 @@ def directional(
             rungs.append((step, at(step), at(-step)))
             step /= 2
         found = [
-            _best([(h, up[j], down[j]) for h, up, down in rungs], y)
-            for j, y in enumerate(centre)
+            _best([(h, up[j], down[j]) for h, up, down in rungs], y) for j, y in enumerate(centre)
         ]
         if all(_is_good(d) for d in found):
             break
@@ -122,7 +121,7 @@ def _ridders(good: Sequence[tuple[float, Array, Array]], count: int) -> Differen
     estimate = np.full(best.shape, np.inf)
     for power in range(1, min(len(good), int(constant("richardson_levels")) + 1)):
         weight = 4.0**power
-        new = [(weight * b - a) / (weight - 1) for a, b in zip(column, column[1:], strict=False)]
+        new = [(weight * b - a) / (weight - 1) for a, b in itertools.pairwise(column)]
         for i, value in enumerate(new):
             moved = np.maximum(np.abs(value - column[i + 1]), np.abs(value - column[i]))
             error = moved + noise[i + power]
@@ -135,7 +134,8 @@ def _ridders(good: Sequence[tuple[float, Array, Array]], count: int) -> Differen
 
 def _checked(found: Difference, good: Sequence[tuple[float, Array, Array]]) -> Difference:
     """Steps that jump over a kink can agree with one another: where the smallest step says
-    otherwise, it is believed."""
+    otherwise, it is believed.
+    """
     (h, up, down), (wide, up2, down2) = good[-1], good[-2]
     last, before = (up - down) / (2 * h), (up2 - down2) / (2 * wide)
     error = np.abs(last - before) + _noise(good)[-1]
@@ -152,7 +152,8 @@ def one_sided(
     f: Flat, points: Sequence[Array], directions: Sequence[Array]
 ) -> tuple[list[Array], list[Array], bool]:
     """Slopes from the left and from the right of every output along a direction, by second-order
-    extrapolation of one-sided differences at small steps, and whether one diverges (a jump)."""
+    extrapolation of one-sided differences at small steps, and whether one diverges (a jump).
+    """
     at = along(f, points, directions)
     centre = at(0.0)
     sides, jumps = [], False
@@ -163,9 +164,7 @@ def one_sided(
             slopes = [
                 (4 * a - b - 3 * c) / (2 * h) for a, b, c in zip(near, far, centre, strict=True)
             ]
-            finer = [
-                (4 * a - b - 3 * c) / h for a, b, c in zip(close, near, centre, strict=True)
-            ]
+            finer = [(4 * a - b - 3 * c) / h for a, b, c in zip(close, near, centre, strict=True)]
         # a slope that grows as the step shrinks: 2 for a jump, sqrt(2) for a square root
         grows = constant("divergence")
         jumps |= any(

@@ -75,16 +75,21 @@ class Judge:
             raise CheckError(f"{label} has shape {actual.shape}, expected {expected.shape}")
         judged = actual.dtype if dtype is None else np.dtype(dtype)
         tolerance = tolerances.lookup(self.surface, judged, self.op, self.sample, variant)
-        found = compare(
-            actual, expected, scale=scale, equal_nan=equal_nan, unit=tolerance.unit
-        )
+        found = compare(actual, expected, scale=scale, equal_nan=equal_nan, unit=tolerance.unit)
         error = found.error(tolerance.unit)
         allowed = max(tolerance.value * factor, floor)
         self.add(Finding(label, error, allowed, tolerance, found, detail))
 
     def number(
-        self, label: str, error: float, *, variant: str | None = None, floor: float = 0.0,
-        dtype: Any = np.float64, factor: float = 1.0, detail: str = "",
+        self,
+        label: str,
+        error: float,
+        *,
+        variant: str | None = None,
+        floor: float = 0.0,
+        dtype: Any = np.float64,
+        factor: float = 1.0,
+        detail: str = "",
     ) -> None:
         """Judge one error already measured in the surface's unit."""
         tolerance = tolerances.lookup(self.surface, dtype, self.op, self.sample, variant)
@@ -96,4 +101,3 @@ class Judge:
         self.evaluations += 1
         if self.worst is None or finding.headroom > self.worst.headroom:
             self.worst = finding
-

@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterator, Sequence
 
 from checks.results import Row
-from checks.sweep import Item, run_chunk
 from checks.surfaces.base import surface
+from checks.sweep import Item, run_chunk
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 PLAIN_CHUNK = 8

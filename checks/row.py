@@ -149,7 +149,8 @@ class Row:
 
     def to_json(self) -> str:
         """Return the row as one line of JSON; fields at their default are left out, except those
-        every reader may count on (`ALWAYS`)."""
+        every reader may count on (`ALWAYS`).
+        """
         every = ((f, getattr(self, f.name)) for f in fields(self))
         kept = {
             f.name: _encode(v)

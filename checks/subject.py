@@ -207,7 +207,9 @@ def _normal(rng: np.random.Generator, like: Array) -> Array:
 
 
 def _size(x: Array) -> Array:
-    """The magnitude a relative step is measured in: |x|, for zeros the median nonzero |x|, else 1."""
+    """The magnitude a relative step is measured in: |x|, for zeros the median nonzero
+    |x|, else 1.
+    """
     size = np.abs(x).astype(np.float64)
     nonzero = size[(size > 0) & np.isfinite(size)]
     fallback = float(np.median(nonzero)) if nonzero.size else 1.0

@@ -203,13 +203,14 @@ def _message(found: Surface, subject: Subject, worst: Finding) -> str:
 
 def _skipped(op: str, found: Surface) -> Row:
     package = found.missing
+    extra = _EXTRAS.get(package, package)
     return Row(
         op=op,
         sample="all",
         surface=found.name,
         dtype=found.dtypes[0],
         status="skipped",
-        reason=f"package {package} is not installed: pip install gradsweep[{_EXTRAS.get(package, package)}]",
+        reason=f"package {package} is not installed: pip install gradsweep[{extra}]",
         missing=package,
     )
 
@@ -272,7 +273,8 @@ def unmatched(item: Item, rows: Iterable[Row]) -> Rows:
 
 def check_names() -> None:
     """Raise where an exclusion or a tolerance override names an op, surface or sample that does
-    not exist."""
+    not exist.
+    """
     load()
     samples = {k: {s.sample for s in subjects(k)} for k in ENTRIES}
     for known in EXCLUSIONS:

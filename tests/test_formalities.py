@@ -19,7 +19,11 @@ from checks.sweep import check_names, items, subjects
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("autodiff", "catalogue", "checks")
-ALLOWED = {"autodiff": {"autodiff"}, "catalogue": {"autodiff", "catalogue"}, "checks": set(PACKAGES)}
+ALLOWED = {
+    "autodiff": {"autodiff"},
+    "catalogue": {"autodiff", "catalogue"},
+    "checks": set(PACKAGES),
+}
 SOURCES = sorted(p for name in PACKAGES for p in (ROOT / name).rglob("*.py"))
 
 
@@ -180,8 +184,21 @@ def test_no_tolerance_outside_the_table() -> None:
 
 def test_surfaces_are_all_there() -> None:
     assert set(load()) >= {
-        "shapes", "f32", "exact", "reverse", "forward", "second", "vmap", "render", "execute",
-        "emit_f32", "emit_f64", "device_f32", "device_f64", "device_self", "special",
+        "shapes",
+        "f32",
+        "exact",
+        "reverse",
+        "forward",
+        "second",
+        "vmap",
+        "render",
+        "execute",
+        "emit_f32",
+        "emit_f64",
+        "device_f32",
+        "device_f64",
+        "device_self",
+        "special",
     }
 
 

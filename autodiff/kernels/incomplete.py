@@ -158,3 +158,8 @@ def mixed_bell(log_derivative: Any, orders: tuple[int, int]) -> Any:
                     for h in range(n + 1)
                 )
     return ratios[orders]
+
+
+def betainc(a: Any, b: Any, x: Any) -> Any:
+    """The regularised incomplete beta function, in float64 throughout (scipy/scipy#22682)."""
+    return scipy.special.betainc(*(np.asarray(v, np.float64) for v in (a, b, x)))

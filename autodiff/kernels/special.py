@@ -100,3 +100,14 @@ def gaussian(x: Any, *, scale: float) -> Any:
     x = np.clip(x, -64, 64)
     top = np.rint(x * 16) / 16
     return np.exp(-scale * top * top) * np.exp(-scale * (x - top) * (x + top))
+
+
+def sigmoid(x: Any) -> Any:
+    """1 / (1 + e ** -x) through e ** -|x|, which neither overflows nor loses the left tail."""
+    e = np.exp(-np.abs(x))
+    return np.where(x < 0, e, 1) / (1 + e)
+
+
+def erfinv(x: Any) -> Any:
+    """The inverse error function, in float64 throughout."""
+    return scipy.special.erfinv(np.asarray(x, np.float64))

@@ -107,6 +107,31 @@ class Ball(Number):
         """The midpoint of a real ball; None where it is not finite."""
         return _dyadic(*self.v.mid().man_exp()) if self.v.is_finite() else None
 
+    def widened(self, bound: Any) -> "Ball":
+        """The ball with a larger radius; a complex one in both directions."""
+        import flint
+
+        error = flint.arb(0, bound)
+        return Ball(self.v + (self.complex_of(error, error) if self.is_complex else error))
+
+    def magnitude(self) -> Any:
+        """Arb's upper bound."""
+        return self.v.abs_upper()
+
+    def zeta_derivative(self, q: Any, order: int) -> "Ball":
+        """From the power series that Arb computes."""
+        import flint
+
+        series = flint.arb_series([self.v, 1], order + 1).zeta(self.of(q).v)
+        return Ball(series[order] * math.factorial(order))
+
+    @classmethod
+    def working_bits(cls) -> int:
+        """The current precision."""
+        import flint
+
+        return int(flint.ctx.prec)
+
     def ends(self) -> tuple[Fraction, ...]:
         """Lower and upper end."""
         middle = self.midpoint()
@@ -192,6 +217,19 @@ class Digits(Number):
     def pi(cls) -> "Digits":
         """The circle constant at the current precision."""
         return cls(+_mp().pi)
+
+    def magnitude(self) -> Any:
+        """The absolute value."""
+        return abs(self.v)
+
+    def zeta_derivative(self, q: Any, order: int) -> "Digits":
+        """mpmath's own."""
+        return Digits(_mp().zeta(self.v, self.of(q).v, order))
+
+    @classmethod
+    def working_bits(cls) -> int:
+        """The current precision."""
+        return int(_mp().prec)
 
     @classmethod
     def eigenpairs(cls, matrix: Any) -> list[tuple["Digits", list["Digits"]]]:

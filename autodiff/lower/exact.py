@@ -31,7 +31,7 @@ START, LIMIT = 128, 4096
 STRUCTURAL = frozenset(
     "SUM_TO SLICE PAD CONCAT SPLIT GATHER SCATTER SCATTER_ADD DYNAMIC_SLICE DYNAMIC_UPDATE_SLICE "
     "ARGMAX_MASK CUMSUM CUMMAX CUMMIN SORT ARGSORT TOP_K MATMUL DOT_GENERAL TRIANGLE DIAGONAL "
-    "DIAGONAL_MATRIX".split()
+    "DIAGONAL_MATRIX FOLD LABEL_MASK RNG_BITS RNG_SPLIT RNG_FOLD_IN".split()
 )
 # NumPy functions that are not: they look at bits, or at floating-point neighbours.
 INEXACT = frozenset({"NEXTAFTER", "BITCAST", "ROUND_DECIMALS"})
@@ -361,4 +361,5 @@ def _bits(gap: Fraction, middle: Fraction) -> int:
     return ratio.numerator.bit_length() - ratio.denominator.bit_length()
 
 
-importlib.import_module("autodiff.ops")  # the registry is complete before kinds are listed
+for _module in ("autodiff.ops", "autodiff.lower.exact_signal", "autodiff.lower.exact_special"):
+    importlib.import_module(_module)  # the registry and the tables are filled before they are read

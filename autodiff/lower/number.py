@@ -92,6 +92,28 @@ class Number:
         """Rows of the exponential of a square object matrix."""
         raise NotImplementedError
 
+    def widened(self, bound: Any) -> Self:
+        """The number with so much more error; without effect where a backend keeps none."""
+        del bound
+        return self
+
+    def magnitude(self) -> Any:
+        """A comparable upper bound of the absolute value (of any exponent)."""
+        raise NotImplementedError
+
+    def zeta_derivative(self, q: Any, order: int) -> Self:
+        """The derivative of given order, in s = self, of the Hurwitz zeta function."""
+        raise NotImplementedError
+
+    @classmethod
+    def working_bits(cls) -> int:
+        """The current precision."""
+        raise NotImplementedError
+
+    def approximate(self) -> float:
+        """A float near a finite real number, to choose an algorithm by."""
+        return float(self.midpoint() or 0)
+
     def ends(self) -> tuple[Fraction, ...]:
         """What bounds a finite real number: the ends of a ball, or the value itself."""
         value = self.midpoint()

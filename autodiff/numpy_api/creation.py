@@ -165,7 +165,7 @@ def _einsum_path(subscripts: Any, *operands: Any, **kwargs: Any) -> Any:
 @implements(np.apply_along_axis)
 def _apply_along_axis(func1d: Any, axis: int, arr: Any, *args: Any, **kwargs: Any) -> Any:
     """`func1d` on every 1-d slice, by `autodiff.vmap`."""
-    from autodiff.api import vmap
+    from autodiff.vmap import vmap
 
     moved = np.moveaxis(arr, axis, -1)
     rows = ops.reshape(moved, (-1, moved.shape[-1]))

@@ -3,9 +3,9 @@
 from typing import Any
 
 import numpy as np
-import scipy.special
 
 from autodiff.families import promote, unary
+from autodiff.kernels import special as kernels
 from autodiff.ops.transcendental import exp, expm1, log, log1p
 from autodiff.ops.trigonometry import sech2
 from autodiff.trace import bind
@@ -26,7 +26,7 @@ __all__ = [
 
 sigmoid = unary(
     "SIGMOID",
-    scipy.special.expit,
+    kernels.sigmoid,
     # sigma(x) sigma(-x) = sech(x / 2) ** 2 / 4; y (1 - y) is 0 from x = 17 in float32
     deriv=lambda x, y: 0.25 * sech2(0.5 * x),
     kinds="fV",

@@ -205,12 +205,12 @@ def soft_cross_entropy(student_logits: Any, teacher_logits: Any, axis: Axis = -1
 
 
 def _remainder_body(z: Any) -> Any:
-    """expm1(z) - z: z^2 / 2 (1 + z / 3 (1 + z / 4 (...))) for |z| < 1/2, to z^16."""
-    small = np.abs(z) < 0.5
+    """expm1(z) - z: z^2 / 2 (1 + z / 3 (1 + z / 4 (...))) for |z| < 1, to z^20."""
+    small = np.abs(z) < 1
     zero = np.zeros((), z.dtype)
     inner, outer = bind("WHERE", small, z, zero), bind("WHERE", small, zero, z)
-    series = 1 + inner / 16
-    for n in range(15, 2, -1):
+    series = 1 + inner / 20
+    for n in range(19, 2, -1):
         series = 1 + inner / n * series
     return bind("WHERE", small, 0.5 * inner * inner * series, np.expm1(outer) - outer)
 

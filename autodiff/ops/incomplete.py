@@ -184,7 +184,7 @@ _ternary(
 )
 _ternary(
     "BETAINC",
-    scipy.special.betainc,
+    kernels.betainc,
     (
         lambda t, a, b, x, y: t * bind("BETAINC_AB", a, b, x, orders=(1, 0)),
         lambda t, a, b, x, y: t * bind("BETAINC_AB", a, b, x, orders=(0, 1)),

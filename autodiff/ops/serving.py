@@ -11,8 +11,8 @@ from autodiff.errors import ShapeError
 from autodiff.families import composite, promote
 from autodiff.ops.attention import scaled_dot_product_attention
 from autodiff.ops.elementwise import cast, where
-from autodiff.ops.loops import scan
 from autodiff.ops.reduction import as_array
+from autodiff.ops.scan import scan
 from autodiff.ops.shape import concatenate, reshape, slice_, transpose
 from autodiff.program import Spec
 from autodiff.trace import bind

@@ -127,7 +127,7 @@ erfc = unary(
 )
 erfinv = unary(
     "ERFINV",
-    scipy.special.erfinv,
+    kernels.erfinv,
     tangent=lambda t, x, y: HALF_SQRT_PI * t / gaussian(y),
     kinds="fV",
     jax="lax.erf_inv",

@@ -280,7 +280,7 @@ def _short(value: float | None) -> float | int | str | None:
     """Return three digits of a number, as JSON can hold them."""
     if value is None:
         return None
-    if not math.isfinite(value):
-        return number(value)
-    short = float(f"{value:.3g}")
+    short = float(f"{value:.3g}")  # 1.797e308 becomes inf
+    if not math.isfinite(short):
+        return number(short)
     return int(short) if short == int(short) and abs(short) < 1e6 else short

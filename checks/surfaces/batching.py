@@ -19,7 +19,8 @@ Axes = tuple[int | None, ...]
 
 def rows(leaf: Array, count: int) -> list[Array]:
     """Distinct rows made of one leaf, inside its domain: scaled floats, rotated integers,
-    alternating bools."""
+    alternating bools.
+    """
     made = []
     for b in range(count):
         if leaf.dtype.kind in "fc":
@@ -81,7 +82,10 @@ def _compare_loop(subject: Subject, judge: Judge, axes: Axes, count: int, out_ax
         batched = ad.vmap(function, axes, out_axis)(*stacked)
         loop = [
             function(
-                *(x if a is None else np.take(s, b, axis=a) for x, s, a in zip(single, stacked, axes, strict=True))
+                *(
+                    x if a is None else np.take(s, b, axis=a)
+                    for x, s, a in zip(single, stacked, axes, strict=True)
+                )
             )
             for b in range(count)
         ]
@@ -104,17 +108,13 @@ def _compare(subject: Subject, judge: Judge, label: str, got: Array, want: Array
 def _compare_counts(subject: Subject) -> None:
     """No rule loops over the batch: as many equations for 3 rows as for 300."""
     flags = (True,) * len(subject.leaves)
-    small, large = (
-        _equations(batch_program(subject.program, size, flags)[0]) for size in (3, 300)
-    )
+    small, large = (_equations(batch_program(subject.program, size, flags)[0]) for size in (3, 300))
     if small != large:
         raise CheckError(f"a batching rule loops: {small} equations for 3 rows, {large} for 300")
 
 
 def _equations(program: Any) -> int:
-    return sum(
-        1 + sum(_equations(p) for p in sub_programs(eq.params)) for eq in program.equations
-    )
+    return sum(1 + sum(_equations(p) for p in sub_programs(eq.params)) for eq in program.equations)
 
 
 def _compare_gradients(subject: Subject, judge: Judge) -> None:

@@ -179,7 +179,8 @@ def _second_claims(subject: Subject) -> bool:
 
 def _loss(subject: Subject) -> Any:
     """A scalar of the results that is linear in none of them: <w, y> + <v, y * y> / 2, where y
-    are the results divided by their size."""
+    are the results divided by their size.
+    """
     sizes = [max(1.0, float(np.max(np.abs(y), initial=0.0))) for y in subject.outputs]
     w, v = subject.cotangents("second 0"), subject.cotangents("second 1")
 

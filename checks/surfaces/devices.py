@@ -1,4 +1,4 @@
-"""Surfaces of devices: StableHLO text, `jax.jit` against the interpreter, a device against itself."""
+"""Surfaces of devices: StableHLO text, `jax.jit` against the interpreter, a device and itself."""
 
 import collections
 from collections.abc import Callable, Sequence
@@ -63,7 +63,7 @@ def _compare(judge: Judge, label: str, actual: Any, expected: Any, dtype: str) -
 class Store:
     """Outcomes of subjects by dtype, computed many at once; old ones are dropped."""
 
-    def __init__(self, run: Callable[[list[Case], str], Sequence[Any]]) -> None:
+    def __init__(self, run: Callable[[Sequence[Case], str], Sequence[Any]]) -> None:
         self.run = run
         self.done: collections.OrderedDict[tuple[int, str], tuple[Subject, Any]] = (
             collections.OrderedDict()
@@ -96,7 +96,7 @@ class Store:
         return found
 
 
-def _run_texts(cases: list[Case], dtype: str) -> Sequence[Any]:
+def _run_texts(cases: Sequence[Case], dtype: str) -> Sequence[Any]:
     from checks.devices import run_texts
 
     return run_texts(cases, dtype)
@@ -130,7 +130,12 @@ def _arguments(program: Program, args: Sequence[Array], dtype: str) -> list[Arra
 
 
 for _name, _dtype, _claims, _compares in (
-    ("emit_f32", "float32", at_float32, "StableHLO at float32: verified, no float64 in it, and run"),
+    (
+        "emit_f32",
+        "float32",
+        at_float32,
+        "StableHLO at float32: verified, no float64 in it, and run",
+    ),
     ("emit_f64", "float64", ordinary, "StableHLO at float64: verified and run"),
 ):
     define(
@@ -149,8 +154,7 @@ for _name, _dtype, _claims, _compares in (
 # --- devices -------------------------------------------------------------------------------
 
 
-
-def _run_device(cases: list[Case], dtype: str) -> Sequence[Any]:
+def _run_device(cases: Sequence[Case], dtype: str) -> Sequence[Any]:
     from checks.devices import run_batch
 
     return run_batch(cases, DEVICE, dtype)

@@ -93,14 +93,18 @@ def _check_f32(subject: Subject, dtype: str, judge: Judge) -> None:
     narrow = subject.narrowed
     wide = _values(subject, rounded(subject.leaves))
     native = _values(narrow, narrow.leaves)
-    size = max((float(np.sum(np.abs(x))) for x in subject.leaves if x.dtype.kind in "fc"), default=0)
+    size = max(
+        (float(np.sum(np.abs(x))) for x in subject.leaves if x.dtype.kind in "fc"), default=0
+    )
     for i, (got, spec) in enumerate(zip(native, narrow.program.out_specs, strict=True)):
         if got.dtype != spec.dtype:
             raise CheckError(f"native result {i} is {got.dtype.name}, the spec says {spec}")
     _compare_narrow(judge, "native", native, wide, size if subject.contracts else 0.0)
 
 
-def _compare_narrow(judge: Judge, road: str, actual: Any, expected: Any, terms: float = 0.0) -> None:
+def _compare_narrow(
+    judge: Judge, road: str, actual: Any, expected: Any, terms: float = 0.0
+) -> None:
     for i, (got, want) in enumerate(zip(actual, expected, strict=True)):
         got, want = np.asarray(got), np.asarray(want)
         scale = None
@@ -195,13 +199,22 @@ def _check_special(subject: Subject, dtype: str, judge: Judge) -> None:
     assert special is not None
     with np.errstate(all="ignore"):
         if special.value is not None:
-            _compare_stated(judge, "value", subject.call_leaves(*subject.leaves), special.value,
-                            special.signed_zero)
+            _compare_stated(
+                judge,
+                "value",
+                subject.call_leaves(*subject.leaves),
+                special.value,
+                special.signed_zero,
+            )
         if special.gradients is not None:
             points = [subject.leaves[i] for i in subject.positions]
             _, pullback = ad.vjp(lambda *p: _bare(subject.at(*p)), *points)
-            _compare_stated(judge, "gradient", list(pullback(_arrays(special.cotangent))),
-                            tuple(g for g in special.gradients if g is not None))
+            _compare_stated(
+                judge,
+                "gradient",
+                list(pullback(_arrays(special.cotangent))),
+                tuple(g for g in special.gradients if g is not None),
+            )
         if special.tangent is not None:
             points = [subject.leaves[i] for i in subject.positions]
             dots = [np.asarray(t) for t in special.tangents or () if t is not None]
@@ -239,4 +252,3 @@ define(
         _check_special,
     )
 )
-

@@ -25,6 +25,11 @@ def derivatives_in_float32(f, points):
     return np.asarray(ad.interpret(program, np.asarray(points), precision="float32"), np.float64)
 
 
+def near(want, rel=1e-13):
+    """pytest.approx without its absolute tolerance of 1e-12, which takes 0 for 1e-22."""
+    return pytest.approx(want, rel=rel, abs=0)
+
+
 def worst(got, want):
     """The largest relative error, entry by entry."""
     want = np.asarray([float(w) for w in want])
@@ -121,26 +126,24 @@ def test_softplus_with_a_scale_does_not_overflow():
 @pytest.mark.parametrize("function", [np.arcsinh, np.arccosh])
 def test_inverse_hyperbolic_slopes_at_large_arguments(function):
     # jax-ml/jax#40634: x * x overflows float32 above 1.8e19
-    assert ad.grad(function)(np.float32(1e22)) == pytest.approx(1e-22, rel=1e-6)
-    assert derivative(function, 1e200) == pytest.approx(1e-200, rel=1e-14)
-    assert derivative(function, 1e100, 2) == pytest.approx(-1e-200, rel=1e-13)
+    assert ad.grad(function)(np.float32(1e22)) == near(1e-22, rel=1e-6)
+    assert derivative(function, 1e200) == near(1e-200, rel=1e-14)
+    assert derivative(function, 1e100, 2) == near(-1e-200, rel=1e-13)
 
 
 def test_division_by_large_and_tiny_denominators():
     grad = ad.grad(lambda y: 1.0 / y)
 
-    assert grad(np.float32(2e18)) == pytest.approx(-2.5e-37, rel=1e-6)
-    assert ad.grad(lambda y: np.float32(1e20) / y)(np.float32(1e20)) == pytest.approx(
-        -1e-20, rel=1e-6
-    )
-    assert ad.grad(lambda y: 1e-20 / y)(1e-200) == pytest.approx(-1e-20 / 1e-200 / 1e-200)
+    assert grad(np.float32(2e18)) == near(-2.5e-37, rel=1e-6)
+    assert ad.grad(lambda y: np.float32(1e20) / y)(np.float32(1e20)) == near(-1e-20, rel=1e-6)
+    assert ad.grad(lambda y: 1e-20 / y)(1e-200) == near(-1e-20 / 1e-200 / 1e-200)
 
 
 def test_hypot_and_atan2_do_not_overflow():
-    assert ad.grad(np.hypot, (0, 1))(3e200, 4e200) == pytest.approx((0.6, 0.8))
-    assert ad.grad(np.hypot, (0, 1))(3e-200, 4e-200) == pytest.approx((0.6, 0.8))
-    assert ad.grad(np.arctan2, (0, 1))(3e200, 4e200) == pytest.approx((1.6e-201, -1.2e-201))
-    assert ad.grad(lambda y: np.angle(4e200 + 1j * y))(3e200) == pytest.approx(1.6e-201)
+    assert ad.grad(np.hypot, (0, 1))(3e200, 4e200) == near((0.6, 0.8))
+    assert ad.grad(np.hypot, (0, 1))(3e-200, 4e-200) == near((0.6, 0.8))
+    assert ad.grad(np.arctan2, (0, 1))(3e200, 4e200) == near((1.6e-201, -1.2e-201))
+    assert ad.grad(lambda y: np.angle(4e200 + 1j * y))(3e200) == near(1.6e-201)
     assert ad.grad(np.hypot, (0, 1))(0.0, 0.0) == (0.0, 0.0)
 
 
@@ -187,7 +190,7 @@ def test_sinc_and_its_derivatives_near_zero(order):
     assert worst(got, want) < 1e-13
     assert derivative(np.sinc, 0.0, 2) == pytest.approx(-(np.pi**2) / 3, rel=1e-15)
     assert derivative(np.sinc, 0.0, 1) == 0.0
-    assert derivative(np.sinc, 1e-300, 1) == pytest.approx(-(np.pi**2) / 3 * 1e-300, rel=1e-14)
+    assert derivative(np.sinc, 1e-300, 1) == near(-(np.pi**2) / 3 * 1e-300)
 
 
 def test_sinc_far_out():

@@ -269,16 +269,37 @@ def test_scatter_add_spreads_nan_to_its_own_rows_alone():
     np.testing.assert_array_equal(out, [[40] * 3, [0] * 3, [40] * 3, [0] * 3])
 
 
-def test_the_last_value_wins_whatever_the_memory_order():
-    # NumPy itself assigns in the order of the index array's memory
-    index = np.asfortranarray(RNG.integers(0, 3, (4, 5)))
-    value = real(4, 5)
-    expected = np.zeros(3)
-    for place, v in zip(index.ravel(), value.ravel(), strict=True):
-        expected[place] = v
-    np.testing.assert_array_equal(ops.index_update(np.zeros(3), index, value), expected)
-    bar = ad.grad(lambda v: ops.index_update(np.zeros(3), index, v).sum())(value)
-    assert bar.sum() == 3 and np.all(value[bar == 1] == [v for v in value.ravel() if v in expected])
+@pytest.mark.parametrize("order", ["columns", "backwards", "transposed"])
+def test_the_last_value_wins_whatever_the_memory_order(order):
+    # NumPy itself assigns in the order of memory where index and value agree on it
+    for _ in range(20):
+        index = RNG.integers(0, 3, (4, 5))
+        if order == "columns":
+            index = np.asfortranarray(index)
+        else:
+            index = index[::-1, ::-1] if order == "backwards" else RNG.integers(0, 3, (5, 4)).T
+        value = np.asfortranarray(real(4, 5))
+        expected, winners = np.zeros(3), {}
+        for place, at in zip(index.ravel(), np.ndindex(4, 5), strict=True):
+            expected[place], winners[place] = value[at], at
+        np.testing.assert_array_equal(ops.scatter(np.zeros(3), index, value), expected)
+        np.testing.assert_array_equal(ops.index_update(np.zeros(3), index, value), expected)
+        bar = ad.grad(lambda v, i=index: ops.scatter(np.zeros(3), i, v).sum())(value)
+        assert {tuple(at) for at in np.argwhere(bar)} == set(winners.values())
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_mapped_arrays_gathered_at_mapped_indices(axis):
+    x, index = real(5, 2, 3, 4), RNG.integers(-2, 2, (5, 2))
+    out = ad.vmap(lambda x, i: ops.gather(x, i, axis))(x, index)
+    np.testing.assert_array_equal(out, [np.take(r, i, axis) for r, i in zip(x, index, strict=True)])
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_one_array_gathered_at_mapped_indices(axis):
+    x, index = real(2, 3, 4), RNG.integers(-2, 2, (5, 2))
+    out = ad.vmap(lambda i: ops.gather(x, i, axis))(index)
+    np.testing.assert_array_equal(out, [np.take(x, i, axis) for i in index])
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.uint64])

@@ -13,12 +13,6 @@ from autodiff.errors import ShapeError
 RNG = np.random.default_rng(11)
 
 
-def slope(f, x, t, h=1e-4):
-    """Derivative of f at x along t by two central differences, extrapolated."""
-    coarse, fine = ((f(x + s * t) - f(x - s * t)) / (2 * s) for s in (h, h / 2))
-    return (4 * fine - coarse) / 3
-
-
 def well(*shape):
     return 0.4 * RNG.normal(size=shape) + np.diag(np.linspace(1.0, 2.0, shape[-1]))
 

@@ -25,8 +25,10 @@ def exact_expm(a):
 def test_expm_to_rounding(scale):
     a = scale * RNG.normal(size=(4, 4)) / 4
     expected = exact_expm(a)
-    size = np.linalg.norm(expected, 1)
-    assert np.max(np.abs(ops.expm(a) - expected)) <= 1e-15 * size * max(1, np.linalg.norm(a, 1))
+    size = float(np.linalg.norm(expected, 1))
+    assert np.max(np.abs(ops.expm(a) - expected)) <= 1e-15 * size * max(
+        1.0, float(np.linalg.norm(a, 1))
+    )
 
 
 @pytest.mark.parametrize("x", [1.99, 2.01, 3.99, 4.01, -7.9, 15.9])

@@ -173,7 +173,8 @@ def test_the_f32_algorithm_is_kept_by_derivatives_and_batches(f):
 
     for transformed, args in (
         (loss, (x, y)),
-        (ad.grad(loss), (x, y)),
+        (ad.grad(loss, (0, 1)), (x, y)),
+        (lambda x, y: ad.jvp(loss, (x, y), (x, y))[1], (x, y)),
         (ad.vmap(loss, (0, None)), (np.stack([x, x]), y)),
         (ad.vmap(ad.grad(loss), (0, None)), (np.stack([x, x]), y)),
         (lambda x, y: ad.hvp(lambda x: loss(x, y), (x,), (x,)), (x, y)),

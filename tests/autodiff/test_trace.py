@@ -21,7 +21,9 @@ def test_python_branches_become_guards():
     program = ad.trace(branchy, X)
     assert [eq.op.kind for eq in program.equations].count("GUARD") == 1
     assert ad.interpret(program, X) == branchy(X)
-    with pytest.raises(GuardError, match=r"(?s)traced for False, the value is now True.*test_trace"):
+    with pytest.raises(
+        GuardError, match=r"(?s)traced for False, the value is now True.*test_trace"
+    ):
         ad.interpret(program, X + 1.0)
 
 
@@ -55,7 +57,9 @@ def test_nested_transforms_see_concrete_values():
 
 
 def test_a_branch_without_a_value_names_the_line_and_the_way_out():
-    with pytest.raises(TracerError, match=r"(?s)no concrete value.*test_trace.py.*np.where.*autodiff.cond"):
+    with pytest.raises(
+        TracerError, match=r"(?s)no concrete value.*test_trace.py.*np.where.*autodiff.cond"
+    ):
         ad.vmap(lambda x: x if x > 0 else -x)(X)
     with pytest.raises(TracerError, match="no concrete value"):
         ad.trace(branchy, ad.Spec((3,), np.dtype(np.float64)))

@@ -53,12 +53,12 @@ SECOND = {
     "reverse over forward": lambda f: ad.jacrev(ad.jacfwd(f)),
     "forward over forward": lambda f: ad.jacfwd(ad.jacfwd(f)),
     "vmap of hvp": lambda f: lambda x: ad.vmap(lambda v: ad.hvp(f, (x,), (v,)))(np.eye(x.size)),
-    "grad of inner product": lambda f: lambda x: ad.vmap(
-        lambda v: ad.grad(lambda y: np.sum(ad.grad(f)(y) * v))(x)
-    )(np.eye(x.size)),
-    "grad of jvp": lambda f: lambda x: ad.vmap(
-        lambda v: ad.grad(lambda y: ad.jvp(f, (y,), (v,))[1])(x)
-    )(np.eye(x.size)),
+    "grad of inner product": lambda f: (
+        lambda x: ad.vmap(lambda v: ad.grad(lambda y: np.sum(ad.grad(f)(y) * v))(x))(np.eye(x.size))
+    ),
+    "grad of jvp": lambda f: (
+        lambda x: ad.vmap(lambda v: ad.grad(lambda y: ad.jvp(f, (y,), (v,))[1])(x))(np.eye(x.size))
+    ),
 }
 
 
@@ -136,12 +136,14 @@ def test_integer_leaves_are_held_fixed():
     gx, gn = pullback(1.0)
     assert gn is None
     np.testing.assert_array_equal(gx, np.arange(4.0))
-    y, dot = ad.jvp(f, (X, np.arange(4)), (X, None))
+    _, dot = ad.jvp(f, (X, np.arange(4)), (X, None))
     assert dot == np.sum(X * np.arange(4))
 
 
 def test_integer_argnums_are_refused():
-    with pytest.raises(NotDifferentiableError, match="(?s)argument 1 of 'f', which holds int64.*astype"):
+    with pytest.raises(
+        NotDifferentiableError, match="(?s)argument 1 of 'f', which holds int64.*astype"
+    ):
 
         def f(x, n):
             return np.sum(x * n)
@@ -199,7 +201,7 @@ def test_linearize_is_the_jvp_and_runs_the_function_once():
         calls.append(1)
         return np.sum(np.exp(x) * x)
 
-    y, f_jvp = ad.linearize(f, X)
+    _, f_jvp = ad.linearize(f, X)
     for v in (X, 2.0 * X):
         np.testing.assert_allclose(f_jvp(v), ad.jvp(f, (X,), (v,))[1], rtol=1e-14)
     assert len(calls) == 3
@@ -281,7 +283,9 @@ def test_vmap_batch_zero_one_and_axis_size():
 
 
 def test_vmap_errors():
-    with pytest.raises(ShapeError, match=r"(?s)axes of different sizes.*args\[0\]: 3.*args\[1\]: 4"):
+    with pytest.raises(
+        ShapeError, match=r"(?s)axes of different sizes.*args\[0\]: 3.*args\[1\]: 4"
+    ):
         ad.vmap(lambda a, b: a)(np.zeros(3), np.zeros(4))
     with pytest.raises(ShapeError, match="maps no argument"):
         ad.vmap(lambda a: a, None)(X)

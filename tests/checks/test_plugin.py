@@ -25,8 +25,15 @@ def run(*command, cwd, **env):
 
 def sweep_by_pytest(tmp_path, *options):
     return run(
-        "-m", "pytest", "-p", "checks.plugin" if not _installed() else "no:cacheprovider",
-        "--sweep", "--sweep-report", str(tmp_path / "report"), *options, cwd=tmp_path,
+        "-m",
+        "pytest",
+        "-p",
+        "checks.plugin" if not _installed() else "no:cacheprovider",
+        "--sweep",
+        "--sweep-report",
+        str(tmp_path / "report"),
+        *options,
+        cwd=tmp_path,
     )
 
 
@@ -54,8 +61,19 @@ def test_the_sweep_as_pytest_items(tmp_path):
 @pytest.mark.slow
 def test_two_workers_merge_their_rows(tmp_path):
     done = sweep_by_pytest(
-        tmp_path, "-n", "2", "--dist", "worksteal", "--sweep-op", "EXP", "--sweep-op", "LOG",
-        "--sweep-op", "TANH", "--sweep-surface", "forward",
+        tmp_path,
+        "-n",
+        "2",
+        "--dist",
+        "worksteal",
+        "--sweep-op",
+        "EXP",
+        "--sweep-op",
+        "LOG",
+        "--sweep-op",
+        "TANH",
+        "--sweep-surface",
+        "forward",
     )
     assert done.returncode == 0, done.stdout + done.stderr
     rows = [
@@ -76,8 +94,18 @@ def test_unknown_names_are_usage_errors(tmp_path):
 
 def test_the_command_writes_a_report_and_exits_0(tmp_path):
     done = run(
-        "-m", "checks", "sweep", "--op", "EXP", "--surface", "forward", "--workers", "0",
-        "--report", "report", cwd=tmp_path,
+        "-m",
+        "checks",
+        "sweep",
+        "--op",
+        "EXP",
+        "--surface",
+        "forward",
+        "--workers",
+        "0",
+        "--report",
+        "report",
+        cwd=tmp_path,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.strip().splitlines()[-1].endswith("index.html")
@@ -94,8 +122,21 @@ def test_a_missing_package_exits_3_unless_allowed(tmp_path):
         "u.find_spec = lambda name, package=None: None if name == 'jax' else real(name, package)\n"
     )
     path = os.pathsep.join([str(block), str(ROOT)])
-    command = ("-m", "checks", "sweep", "--op", "EXP", "--surface", "emit_f32",
-               "--surface", "forward", "--workers", "0", "--report", "report")
+    command = (
+        "-m",
+        "checks",
+        "sweep",
+        "--op",
+        "EXP",
+        "--surface",
+        "emit_f32",
+        "--surface",
+        "forward",
+        "--workers",
+        "0",
+        "--report",
+        "report",
+    )
     done = run(*command, cwd=tmp_path, PYTHONPATH=path)
     assert done.returncode == 3, done.stdout + done.stderr
     assert "pip install gradsweep[jax]" in (tmp_path / "report" / "results.jsonl").read_text()

@@ -7,6 +7,7 @@ of its list: few steps, small shapes, the latest value as operand.
 
 import dataclasses
 import functools
+import inspect
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -123,10 +124,19 @@ def elementwise_names(smooth: bool) -> dict[str, tuple[str, ...]]:
         real = entry.domains and all(d.kind in ("real", "distinct") for d in entry.domains)
         if not usable or not real or getattr(ad.ops, name, None) is not entry.function:
             continue
-        if kind in ("CAST", "COMPLEX") or (smooth and not _is_smooth(kind, entry)):
+        if not _takes(entry) or kind == "COMPLEX" or (smooth and not _is_smooth(kind, entry)):
             continue
         found[name] = tuple(_squash(d) for d in entry.domains)
     return found
+
+
+def _takes(entry: Entry) -> bool:
+    """Whether the function can be called with operands of its domains alone."""
+    try:
+        inspect.signature(entry.function).bind(*entry.domains)
+    except TypeError:
+        return False
+    return True
 
 
 def _is_smooth(kind: str, entry: Entry) -> bool:

@@ -1,0 +1,157 @@
+"""vmap: a function written for one example, run for a batch."""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from autodiff import tree
+from autodiff.api import owned_results
+from autodiff.batch import batch_eval, materialize
+from autodiff.errors import ShapeError, TreeError
+from autodiff.program import Program
+from autodiff.trace import (
+    as_value,
+    concrete_of,
+    function_name,
+    quoted,
+    spec_of,
+    trace_flat,
+    user_line,
+)
+
+
+def vmap(
+    f: Callable[..., Any],
+    in_axes: Any = 0,
+    out_axes: Any = 0,
+    axis_size: int | None = None,
+) -> Callable[..., Any]:
+    """A function over a batch: `f` written for one example, run for all without a loop.
+
+    `in_axes`: for each positional argument the axis to map (negative counts from the end), None to
+    share it, or a container of these matching the argument; `out_axes` likewise for the results.
+    `axis_size` is needed only where every in_axes is None. Batch sizes 0 and 1 work.
+    Raises ShapeError where mapped extents differ, naming both arguments.
+    """
+
+    @functools.wraps(f)
+    def batched(*args: Any) -> Any:
+        leaves, in_tree = tree.flatten(args)
+        values = [as_value(leaf, "argument") for leaf in leaves]
+        axes = _axes(in_axes, args, in_tree, values)
+        size = _batch_size(values, axes, axis_size, args, function_name(f))
+        moved = [
+            v if a is None else np.moveaxis(v, a, 0) for v, a in zip(values, axes, strict=True)
+        ]
+        flags = [a is not None for a in axes]
+        specs = [
+            spec_of(m) if not b else spec_of(m).with_shape(np.shape(m)[1:])
+            for m, b in zip(moved, flags, strict=True)
+        ]
+        concretes = [None if b else concrete_of(v) for v, b in zip(values, flags, strict=True)]
+        program, captured = trace_flat(f, specs, in_tree, concretes)
+        outs, out_flags = batch_eval(program, size, moved, flags, captured)
+        placed = _place(outs, out_flags, size, out_axes, program)
+        return tree.unflatten(program.out_tree, owned_results(placed, values))
+
+    return batched
+
+
+def _axes(in_axes: Any, args: Any, in_tree: Any, values: Sequence[Any]) -> list[int | None]:
+    if in_axes is None or isinstance(in_axes, int):
+        per_arg: tuple[Any, ...] = (in_axes,) * len(args)
+    else:
+        per_arg = tuple(in_axes)
+        if len(per_arg) != len(args):
+            raise TreeError(
+                f"in_axes has {len(per_arg)} entries for {len(args)} arguments",
+                quoted(user_line()),
+                "give one entry per positional argument",
+            )
+    axes: list[int | None] = []
+    for arg, axis in zip(args, per_arg, strict=True):
+        axes.extend(_spread(axis, arg, "in_axes"))
+    return [
+        None if a is None else _normal_axis(a, np.ndim(v), f"in_axes of argument leaf {i}")
+        for i, (a, v) in enumerate(zip(axes, values, strict=True))
+    ]
+
+
+def _spread(axis: Any, value: Any, what: str) -> list[int | None]:
+    """One axis per leaf of a value: an int or None covers all leaves below it."""
+    count = len(tree.flatten(value)[0])
+    if axis is None or isinstance(axis, int):
+        return [axis] * count
+    if isinstance(axis, dict) and isinstance(value, dict) and axis.keys() == value.keys():
+        return [a for k in sorted(axis) for a in _spread(axis[k], value[k], what)]
+    if (
+        isinstance(axis, tuple | list)
+        and isinstance(value, tuple | list)
+        and len(axis) == len(value)
+    ):
+        return [a for x, v in zip(axis, value, strict=True) for a in _spread(x, v, what)]
+    raise TreeError(
+        f"{what} {axis!r} does not match its value",
+        quoted(user_line()),
+        "use an int, None, or a container of the value's structure",
+    )
+
+
+def _normal_axis(axis: int, ndim: int, what: str) -> int:
+    if not -ndim <= axis < ndim:
+        raise ShapeError(
+            f"{what} is {axis}, out of bounds for an array with {ndim} axes", quoted(user_line())
+        )
+    return axis % ndim
+
+
+def _batch_size(
+    values: Sequence[Any], axes: Sequence[int | None], axis_size: int | None, args: Any, name: str
+) -> int:
+    sizes = {
+        path: np.shape(v)[a]
+        for path, v, a in zip(tree.paths(args, "args"), values, axes, strict=True)
+        if a is not None
+    }
+    if axis_size is not None:
+        sizes["axis_size"] = axis_size
+    if not sizes:
+        raise ShapeError(
+            f"vmap of '{name}' maps no argument",
+            quoted(user_line()),
+            "map one with in_axes, or pass axis_size=n",
+        )
+    if len(set(sizes.values())) > 1:
+        listed = ", ".join(f"{k}: {v}" for k, v in sizes.items())
+        raise ShapeError(
+            f"vmap of '{name}' over axes of different sizes",
+            f"{listed}; {quoted(user_line())}",
+            "map axes of one size, or share an argument with in_axes=None",
+        )
+    return next(iter(sizes.values()))
+
+
+def _place(
+    outs: Sequence[Any], flags: Sequence[bool], size: int, out_axes: Any, program: Program
+) -> list[Any]:
+    """Results with the batch axis moved to out_axes (None: the result must not be batched)."""
+    shaped = tree.unflatten(program.out_tree, list(outs))
+    axes = _spread(out_axes, shaped, "out_axes")
+    placed = []
+    for i, (out, flag, axis) in enumerate(zip(outs, flags, axes, strict=True)):
+        if axis is None:
+            if flag:
+                raise ShapeError(
+                    f"out_axes of result {i} is None but the result depends on a mapped argument",
+                    quoted(user_line()),
+                    "give it an axis",
+                )
+            placed.append(out)
+            continue
+        full = out if flag else materialize(out, size)
+        placed.append(
+            np.moveaxis(full, 0, _normal_axis(axis, np.ndim(full), f"out_axes of result {i}"))
+        )
+    return placed
