@@ -74,6 +74,8 @@ class Scope:
 def _constant_name(value: Array) -> str:
     """`const_0_5` for a short number, else CONSTANT."""
     text = f"{value[()]:g}" if value.ndim == 0 and value.dtype.kind in "fiu" else ""
+    if value.ndim and value.size and np.all(value == 1):
+        return "ones_" + "_".join(map(str, value.shape))
     if not 0 < len(text) <= 8:
         return "CONSTANT"
     return "const_" + text.replace("-", "minus_").replace(".", "_").replace("+", "")

@@ -87,13 +87,6 @@ class Lowering:
         self._constants: dict[str, Value] = {}
         self._bits: dict[Value, Value] = {}
         self._masks: dict[tuple[Value, str, str], Value] = {}
-        self.producers = {v: eq for eq in program.equations for v in eq.outputs}
-        self.users: dict[Atom, list[Equation | None]] = {}
-        for eq in program.equations:
-            for a in eq.inputs:
-                self.users.setdefault(a, []).append(eq)
-        for a in program.outputs:
-            self.users.setdefault(a, []).append(None)
         for v in (*program.captures, *program.inputs):
             self.values[v] = Value(names[v], v.spec, "input", contiguous=False)
 

@@ -251,7 +251,7 @@ def _svd(call: Call, a: Array, *, canonical: bool) -> Any:
 # --- functions of matrices -----------------------------------------------------------------
 
 
-@rule("COFACTOR")
+@rule("COFACTOR", "COFACTOR_TANGENT")
 def _cofactor(call: Call, a: Array, *directions: Array) -> Any:
     """Signed minors, multilinear in the rows: each direction takes the place of another row."""
     del call

@@ -26,8 +26,8 @@ def _conv(call: Call, x: Array, k: Array, **p: Any) -> Any:
     x = spread(x, p["padding"], p["lhs_dilation"])
     out = _output(x.shape[2:], taps, p["stride"], p["rhs_dilation"])
     total = np.full((x.shape[0], groups, k.shape[0] // groups, *out), call.number.of(0), object)
-    grouped = x.reshape((x.shape[0], groups, -1, *x.shape[2:]))
-    weights = k.reshape((groups, -1, *k.shape[1:]))
+    grouped = x.reshape((x.shape[0], groups, k.shape[1], *x.shape[2:]))
+    weights = k.reshape((groups, k.shape[0] // groups, *k.shape[1:]))
     for tap in np.ndindex(*taps):
         starts = [t * d for t, d in zip(tap, p["rhs_dilation"], strict=True)]
         part = grouped[_strided(starts, out, p["stride"])]

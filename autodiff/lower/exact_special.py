@@ -5,7 +5,9 @@ from typing import Any
 
 from autodiff.kernels.incomplete import bell, mixed_bell
 from autodiff.lower.exact_functions import FUNCTIONS, rule
-from autodiff.lower.number import Number
+from autodiff.lower.number import Number, Undecided
+
+TERMS = 20000
 
 
 def _integer_order(function: str) -> Callable[..., Any]:
@@ -87,9 +89,13 @@ def _summed(terms: Iterator[tuple[Any, Any]], ratio: Callable[[int], float], bit
     for k, (size, term) in enumerate(terms):
         total = total + term
         bound = size.magnitude() * 2**17
+        if not total.is_finite():
+            return total
         if k > 8 and ratio(k) < 0.9 and bound <= total.magnitude() * 2.0**-bits:
             return total.widened(bound)
-    raise ArithmeticError("an infinite series ended")
+        if k > TERMS:
+            break
+    raise Undecided(f"a series of more than {TERMS} terms")
 
 
 @rule("IGAMMA_A")

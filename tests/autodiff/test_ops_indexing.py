@@ -1,7 +1,5 @@
 """Indexing: NumPy's rules, duplicates, windows, and public bug reports."""
 
-import itertools
-
 import numpy as np
 import pytest
 
@@ -350,83 +348,6 @@ def test_inputs_are_neither_changed_nor_returned():
     assert frozen is not None
 
 
-# --- windows -----------------------------------------------------------------------------------
-
-
-def test_mapped_update_is_moved_inside():
-    # jax-ml/jax#9083: the mapped update that ran past the end was dropped
-    def f(i):
-        return ops.dynamic_update_slice(np.zeros(5), np.ones(3), (i,))
-
-    expected = [[0, 1, 1, 1, 0], [0, 0, 1, 1, 1], [0, 0, 1, 1, 1]]
-    np.testing.assert_array_equal(ad.vmap(f)(np.array([1, 2, 3])), expected)
-    np.testing.assert_array_equal([f(np.asarray(i)) for i in (1, 2, 3)], expected)
-
-
-@pytest.mark.parametrize("mapped", [False, True])
-@pytest.mark.parametrize("mode", ["jacrev", "jacfwd"])
-def test_jacobian_of_a_clamped_gather(mapped, mode):
-    # jax-ml/jax#34228: reverse mode gave 0 for an index that was moved inside
-    index = np.array([0, 2, 7, -9])
-
-    def f(x):
-        def element(i):
-            return ops.gather(x, i, mode="clip")
-
-        return ad.vmap(element)(index) if mapped else ops.stack([element(i) for i in index])
-
-    jacobian = getattr(ad, mode)(f)(np.array([10.0, 20.0, 30.0]))
-    np.testing.assert_array_equal(jacobian, [[1, 0, 0], [0, 0, 1], [0, 0, 1], [1, 0, 0]])
-
-
-@pytest.mark.parametrize("mode", ["jacrev", "jacfwd"])
-def test_jacobian_of_one_element_taken_beyond_its_end(mode):
-    def f(x):
-        return ad.vmap(lambda i: ops.dynamic_slice(x, (i,), (1,))[0])(np.array([1]))
-
-    np.testing.assert_array_equal(getattr(ad, mode)(f)(np.array([1.0])), [[1.0]])
-
-
-def test_windows_equal_jax():
-    lax = pytest.importorskip("jax.lax")
-    x, update = np.arange(12.0).reshape(3, 4), -np.ones((2, 3))
-    for starts in itertools.product((-9, -2, -1, 0, 1, 2, 9), repeat=2):
-        places = [np.asarray(s, np.int32) for s in starts]
-        ours = ops.dynamic_slice(x, places, (2, 3))
-        np.testing.assert_array_equal(ours, lax.dynamic_slice(x, starts, (2, 3)))
-        ours = ops.dynamic_update_slice(x, update, places)
-        np.testing.assert_array_equal(ours, lax.dynamic_update_slice(x, update, starts))
-
-
-@pytest.mark.parametrize("axes", list(itertools.product((0, None), repeat=3))[:-1])
-def test_every_mapping_of_a_window(axes):
-    args = (real(2, 4, 3), real(2, 2, 2), np.array([7, -3]))
-    given = [a if axis == 0 else a[0] for a, axis in zip(args, axes, strict=True)]
-
-    def f(x, update, i):
-        y = ops.dynamic_update_slice(x, update, (i, 1))
-        return ops.dynamic_slice(y * y, (1, i), (2, 2))
-
-    rows = [
-        f(*(a[b] if axis == 0 else a for a, axis in zip(given, axes, strict=True)))
-        for b in range(2)
-    ]
-    np.testing.assert_array_equal(ad.vmap(f, axes)(*given), rows)
-
-
-def test_window_errors():
-    with pytest.raises(
-        ShapeError, match=r"a window of \(4,\) does not fit into an array of \(3,\)"
-    ):
-        ops.dynamic_slice(real(3), (0,), (4,))
-    with pytest.raises(ShapeError, match="starts are missing for 1 axes"):
-        ops.dynamic_slice(real(3), (), (2,))
-    with pytest.raises(ShapeError, match="the update is float32, the array float64"):
-        ad.op.get("DYNAMIC_UPDATE_SLICE").out_specs(
-            (ad.Spec((3,), np.float64), ad.Spec((2,), np.float32), ad.Spec((), np.int64)), {}
-        )
-
-
 # --- mapping -----------------------------------------------------------------------------------
 
 
@@ -463,70 +384,3 @@ def test_equation_count_does_not_depend_on_the_batch():
         return len(ad.trace(lambda *a: ad.vmap(ad.grad(f))(*a), *args).equations)
 
     assert count(3) == count(300)
-
-
-# --- gather, embedding, segments ----------------------------------------------------------------
-
-
-def test_gather_errors():
-    with pytest.raises(IndexingError, match="index 3 is out of bounds for axis 1 with size 3"):
-        ops.gather(real(2, 3), [0, 3], axis=-1)
-    with pytest.raises(IndexingError, match="indices are float64, not integers"):
-        ops.gather(real(3), real(2))
-    with pytest.raises(IndexingError, match="mode 'fill' is unknown"):
-        ops.gather(real(3), [0], mode="fill")
-    with pytest.raises(ShapeError, match="axis 2 is out of bounds"):
-        ops.gather(real(3), [0], axis=2)
-
-
-def test_padding_row_is_zero_even_where_the_table_is_not_finite():
-    table = np.array([[np.nan, np.inf], [1.0, 2.0]])
-    ids = np.array([[0, 1], [1, 0]])
-    rows, pullback = ad.vjp(lambda t: ops.embedding(t, ids, padding_index=0), table)
-    np.testing.assert_array_equal(rows, [[[0, 0], [1, 2]], [[1, 2], [0, 0]]])
-    (bar,) = pullback(np.full((2, 2, 2), np.inf))
-    np.testing.assert_array_equal(bar, [[0, 0], [np.inf, np.inf]])
-
-
-def test_embedding_errors():
-    with pytest.raises(ShapeError, match=r"padding index 9 is not a row[\s\S]*between 0 and 1"):
-        ops.embedding(real(2, 3), [0], padding_index=9)
-    with pytest.raises(IndexingError, match="index 2 is out of bounds for axis 0 with size 2"):
-        ops.embedding(real(2, 3), [2])
-
-
-def test_segment_sum_of_unsorted_ids():
-    data, ids = real(6, 2), np.array([2, 0, 2, 2, 0, 3])
-    expected = [data[ids == s].sum(axis=0) for s in range(5)]
-    np.testing.assert_allclose(ops.segment_sum(data, ids, 5), expected, rtol=1e-15, atol=1e-15)
-
-
-# --- lowered to JAX ------------------------------------------------------------------------------
-
-
-def test_the_last_update_wins_on_jax_too():
-    # XLA leaves the order of duplicates open: ours are resolved before
-    pytest.importorskip("jax")
-    index = RNG.integers(-7, 7, (400,))
-    value = real(400, 2)
-    program = ad.trace(lambda v, i: ops.index_update(np.zeros((7, 2)), i, v), value, index)
-    expected = np.zeros((7, 2))
-    expected[index] = value
-    np.testing.assert_array_equal(lower_jax(program)(value, index), expected)
-    tail = index[:, None] * 0 + index
-    program = ad.trace(
-        lambda v, i, j: ops.index_update(np.zeros((7, 7)), (i, j), v),
-        tail * 1.0,
-        index[:, None],
-        index,
-    )
-    expected = np.zeros((7, 7))
-    expected[index[:, None], index] = tail
-    np.testing.assert_array_equal(lower_jax(program)(tail * 1.0, index[:, None], index), expected)
-
-
-def test_jax_marks_positions_outside_with_nan():
-    pytest.importorskip("jax")
-    program = ad.trace(lambda x, i: x[i], real(3), np.array([0, 1]))
-    out = np.asarray(lower_jax(program)(np.arange(3.0), np.array([-1, 3])))
-    assert out[0] == 2.0 and np.isnan(out[1])
