@@ -12,6 +12,7 @@ from autodiff.python_text import build_text, is_record, records
 
 MISS = object()
 _CONTAINERS = (tuple, list, dict)
+_SCALARS = (bool, int, float, complex, np.generic)
 
 
 def make_attempt(
@@ -26,22 +27,23 @@ def make_attempt(
     It gives MISS where the arguments have other containers, shapes or dtypes than these.
 
     `names` holds the functions `run` (flat, with buffers), `workspace` and the list `pool` of
-    workspaces not in use. None for containers other than tuples, lists, dicts and dataclasses.
+    workspaces not in use. None for containers other than tuples, lists, dicts and dataclasses,
+    and for leaves other than arrays and numbers (`kinds` are their types).
     """
     space = {**names, "ndarray": np.ndarray, "MISS": MISS, "asarray": np.asarray}
     leaves = [f"x{i}" for i in range(len(specs))]
     lines = _unpack(in_tree, "args", iter(leaves), space)
-    if lines is None:
+    if lines is None or not all(k is np.ndarray or issubclass(k, _SCALARS) for k in kinds):
         return None
     for i, (leaf, spec, kind) in enumerate(zip(leaves, specs, kinds, strict=True)):
+        space[f"d{i}"], space[f"k{i}"] = spec.dtype, kind
         if kind is np.ndarray:
-            space[f"d{i}"] = spec.dtype
             test = f"type({leaf}) is not ndarray or {leaf}.shape != {spec.shape}"
             lines.append(f"if {test} or {leaf}.dtype is not d{i}: return MISS")
         else:
-            space[f"k{i}"] = kind
             lines.append(f"if type({leaf}) is not k{i}: return MISS")
             lines.append(f"{leaf} = asarray({leaf})")
+            lines.append(f"if {leaf}.dtype is not d{i}: return MISS")
     results = [f"y{i}" for i in range(out_tree.num_leaves)]
     unpacked = ", ".join(results) + ("," if len(results) == 1 else "")
     body = [

@@ -38,6 +38,7 @@ class Executable:
         self.run: Callable[..., tuple[Array, ...]] = space[self.source.name]
         self.workspace: Callable[[], tuple[Array, ...]] = space["workspace"]
         self.pool: deque[tuple[Array, ...]] = deque()
+        self._attempts: dict[tuple[type, ...], Callable[[tuple[Any, ...]], Any] | None] = {}
 
     def __call__(self, *arrays: Array) -> tuple[Array, ...]:
         """Results for flat arrays of the program's specs, captures first."""
@@ -50,11 +51,26 @@ class Executable:
         finally:
             self.pool.append(buffers)
 
+    def attempt(self, kinds: tuple[type, ...]) -> Callable[[tuple[Any, ...]], Any] | None:
+        """The function of an argument tuple whose leaves are of these types (`make_attempt`)."""
+        if kinds not in self._attempts:
+            names = {"run": self.run, "workspace": self.workspace, "pool": self.pool}
+            trees = (self.program.in_tree, self.program.out_tree)
+            self._attempts[kinds] = make_attempt(*trees, self.program.in_specs, kinds, names)
+        return self._attempts[kinds]
+
 
 def _hints(program: Program) -> list[str]:
     """Names of captures and inputs, from the parameters and keys they come from."""
     captured = [f"captured_{i}" for i in range(len(program.captures))]
     return captured + [leaf.name for leaf in input_leaves(program)]
+
+
+def _native_order(value: Any) -> Any:
+    """An array in the machine's byte order."""
+    if isinstance(value, np.ndarray) and not value.dtype.isnative:
+        return value.astype(value.dtype.newbyteorder("="))
+    return value
 
 
 def compile_program(program: Program) -> Callable[..., tuple[Array, ...]]:
@@ -67,7 +83,7 @@ def compile_program(program: Program) -> Callable[..., tuple[Array, ...]]:
     specs = tuple(v.spec for v in (*program.captures, *program.inputs))
 
     def run(*args: Any) -> tuple[Array, ...]:
-        arrays = [np.asarray(a) for a in args]
+        arrays = [_native_order(np.asarray(a)) for a in args]
         found = tuple(Spec(a.shape, a.dtype) for a in arrays)
         if found != specs:
             raise ShapeError(
@@ -86,7 +102,7 @@ class Compiled:
     def __init__(self, f: Callable[..., Any]) -> None:
         functools.update_wrapper(self, f)
         self._f = f
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # f may call itself on constants
         self._variants: dict[tuple[Any, ...], list[Executable]] = {}
         self._recent: Callable[[tuple[Any, ...]], Any] | None = None
         self._last: Executable | None = None
@@ -128,7 +144,7 @@ class Compiled:
         if kwargs:
             f, given = _with_keywords(self._f), (args, kwargs)
         leaves, in_tree = tree.flatten(given)
-        values = [as_value(leaf, "argument") for leaf in leaves]
+        values = [_native_order(as_value(leaf, "argument")) for leaf in leaves]
         if any(isinstance(v, Tracer) for v in values):
             return self._f(*args, **kwargs)
         key = (in_tree, *(spec_of(v) for v in values))
@@ -164,18 +180,8 @@ class Compiled:
     def _remember(self, executable: Executable, leaves: Sequence[Any], positional: bool) -> None:
         """Try this program first at the next call."""
         self._last = executable
-        program = executable.program
-        if not positional:
-            return
-        names = {
-            "run": executable.run,
-            "workspace": executable.workspace,
-            "pool": executable.pool,
-        }
-        kinds = [type(leaf) for leaf in leaves]
-        self._recent = make_attempt(
-            program.in_tree, program.out_tree, program.in_specs, kinds, names
-        )
+        if positional:
+            self._recent = executable.attempt(tuple(type(leaf) for leaf in leaves))
 
 
 def _with_keywords(f: Callable[..., Any]) -> Callable[..., Any]:

@@ -234,6 +234,8 @@ def _cast(writer: Writer, eq: Equation) -> str:
         text = f"{text}.real"
     if not writer.scope.native and dtype != held_dtype(dtype):
         return writer.scope.narrowed(text, dtype)
+    if dtype.kind == "V" and x.spec.dtype.itemsize > 4:  # ml_dtypes would round twice
+        text = writer.scope.narrowed(text, dtype)
     return f"{primary(text)}.astype({writer.scope.dtype(dtype)})"
 
 

@@ -10,6 +10,7 @@ from autodiff.kernels import narrow
 from autodiff.naming import Namer
 from autodiff.python_text import array_text, dtype_text, held_dtype, number_text, primary
 from autodiff.rounding import FORMATS
+from autodiff.text import uniform
 
 Array = np.ndarray[Any, Any]
 
@@ -41,7 +42,8 @@ class Scope:
 
     def constant(self, value: Array) -> str:
         """The name of a module-level constant."""
-        at = (value.dtype.str, value.shape, value.strides, value.tobytes())
+        plain = value[(0,) * value.ndim] if value.size and uniform(value) else value
+        at = (value.dtype.name, value.shape, value.strides, plain.tobytes())
         if at not in self.constants:
             self.constants[at] = (self.namer.fresh(_constant_name(value)), value)
         return self.constants[at][0]

@@ -57,12 +57,26 @@ class _Writer:
 
     def __init__(self, sources: bool, digests: bool) -> None:
         self.sources, self.digests = sources, digests
+        self.dtypes: dict[Any, str] = {}  # names of dtypes, which NumPy is slow to spell
+
+    def spec(self, spec: Spec) -> str:
+        dtype = spec.dtype
+        name = self.dtypes.get(dtype)
+        if name is None:
+            name = self.dtypes[dtype] = dtype.name
+        return f"{name}[{','.join(map(str, spec.shape))}]"
+
+    def header(self, program: Program, names: Mapping[Var, str]) -> str:
+        name = program.name if program.name.isidentifier() else repr(program.name)
+        inputs = ", ".join([f"{names[v]}: {self.spec(v.spec)}" for v in program.inputs])
+        captures = ", ".join([f"{names[v]}: {self.spec(v.spec)}" for v in program.captures])
+        return f"program {name}({inputs}) " + (f"captures({captures}) {{" if captures else "{")
 
     def program(self, program: Program, indent: str) -> list[str]:
         names: dict[Var, str] = {}
         for prefix, group in (("x", program.inputs), ("c", program.captures)):
             names.update((v, f"{prefix}{i}") for i, v in enumerate(group))
-        lines = [_header(program, names)]
+        lines = [self.header(program, names)]
         inner = indent + "  "
         count = 0
         for eq in program.equations:
@@ -78,7 +92,7 @@ class _Writer:
     def equation(self, eq: Equation, names: Mapping[Var, str], indent: str) -> str:
         text = eq.op.kind
         if eq.outputs:
-            text = f"{', '.join(f'{names[v]}: {v.spec}' for v in eq.outputs)} = {text}"
+            text = f"{', '.join([f'{names[v]}: {self.spec(v.spec)}' for v in eq.outputs])} = {text}"
         if eq.inputs:
             text += " " + ", ".join([self.atom(a, names) for a in eq.inputs])
         if eq.params:
@@ -133,13 +147,6 @@ class _Writer:
         name = getattr(value, "__qualname__", type(value).__qualname__)
         name = name.replace("<", "").replace(">", "")
         return f"<{name} {id(value)}>" if self.digests else f"<{name}>"
-
-
-def _header(program: Program, names: Mapping[Var, str]) -> str:
-    name = program.name if program.name.isidentifier() else repr(program.name)
-    inputs = ", ".join([f"{names[v]}: {v.spec}" for v in program.inputs])
-    captures = ", ".join([f"{names[v]}: {v.spec}" for v in program.captures])
-    return f"program {name}({inputs}) " + (f"captures({captures}) {{" if captures else "{")
 
 
 # --- constants -----------------------------------------------------------------------------

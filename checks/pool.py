@@ -13,16 +13,24 @@ THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 PLAIN_CHUNK = 8
 
 
-def chunks(found: Sequence[Item]) -> list[tuple[str, tuple[str, ...]]]:
-    """(surface, ops) groups: surfaces that prepare many subjects at once get large ones, first."""
-    grouped: dict[str, list[str]] = {}
+Part = tuple[tuple[str, ...], tuple[str, ...]]
+
+
+def chunks(found: Sequence[Item]) -> list[Part]:
+    """(surfaces, ops) parts: surfaces of one group together, those that prepare many subjects at
+    once in large parts and first.
+    """
+    ops_of: dict[str, list[str]] = {}
     for item in found:
-        grouped.setdefault(item.surface, []).append(item.op)
+        ops_of.setdefault(item.surface, []).append(item.op)
+    groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for name, ops in ops_of.items():
+        groups.setdefault((surface(name).group or name, tuple(ops)), []).append(name)
     parts = []
-    for name, ops in grouped.items():
-        size = surface(name).chunk or PLAIN_CHUNK
-        parts += [(name, tuple(ops[i : i + size])) for i in range(0, len(ops), size)]
-    return sorted(parts, key=lambda part: (not surface(part[0]).chunk, -len(part[1])))
+    for (_, ops), names in groups.items():
+        size = max(surface(n).chunk for n in names) or PLAIN_CHUNK
+        parts += [(tuple(names), ops[i : i + size]) for i in range(0, len(ops), size)]
+    return sorted(parts, key=lambda part: (-len(part[0]), not surface(part[0][0]).chunk))
 
 
 def prepare_worker() -> None:
@@ -39,16 +47,22 @@ def run(found: Sequence[Item], workers: int) -> Iterator[tuple[Item, list[Row]]]
     parts = chunks(found)
     if workers <= 0:
         prepare_worker()
-        for name, ops in parts:
-            for op, rows in zip(ops, run_chunk(name, ops), strict=True):
-                yield Item(op, name), rows
+        for part in parts:
+            yield from run_part(part)
         return
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(
         workers, mp_context=context, initializer=prepare_worker
     ) as pool:
-        waiting = {pool.submit(run_chunk, name, ops): (name, ops) for name, ops in parts}
-        for future in concurrent.futures.as_completed(waiting):
-            name, ops = waiting[future]
-            for op, rows in zip(ops, future.result(), strict=True):
-                yield Item(op, name), rows
+        for future in concurrent.futures.as_completed(pool.submit(run_part, p) for p in parts):
+            yield from future.result()
+
+
+def run_part(part: Part) -> list[tuple[Item, list[Row]]]:
+    """The items of one part with their rows."""
+    names, ops = part
+    return [
+        (Item(op, name), rows)
+        for name in names
+        for op, rows in zip(ops, run_chunk(name, ops), strict=True)
+    ]

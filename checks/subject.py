@@ -163,6 +163,13 @@ class Subject:
             raise
         return True
 
+    @property
+    def road(self) -> tuple[Program, list[Array]]:
+        """What is printed, compiled and sent to devices, with its arguments: values and derivatives
+        for thorough subjects, values alone for the others.
+        """
+        return self.derivative if self.thorough else (self.program, list(self.leaves))
+
     @functools.cached_property
     def derivative(self) -> tuple[Program, list[Array]]:
         """One program of everything: values, tangents and cotangents, and its flat arguments.

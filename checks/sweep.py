@@ -56,6 +56,7 @@ def items(
             )
         kinds = [k for k in kinds if zlib.crc32(k.encode()) % count == index - 1]
     found = [Item(k, s) for s in names for k in kinds]
+    found.sort(key=_order)
     if not found:
         raise OpError(
             "the selection holds no check",
@@ -63,6 +64,13 @@ def items(
             "widen the filter; gradsweep sweep --list shows what there is",
         )
     return found
+
+
+def _order(item: Item) -> tuple[str, int, str, str]:
+    """Items that share what they prepare stand together, so that one worker gets them."""
+    found = surface(item.surface)
+    part = sorted(ENTRIES).index(item.op) // found.chunk if found.chunk else 0
+    return (found.group or found.name, part, found.name, item.op)
 
 
 @functools.lru_cache(maxsize=512)

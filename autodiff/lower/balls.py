@@ -137,12 +137,10 @@ class Ball(Number):
         middle = self.midpoint()
         if middle is None:
             raise Undecided("a value that is not finite")
-        error = Ball(self.v.rad()).midpoint() or Fraction(0)
+        error = Ball(self.v.rad()).midpoint()
+        if error is None:
+            raise Undecided("a value that is not finite")
         return middle - error, middle + error
-
-    def radius(self) -> float:
-        """An upper bound of the error, rounded up."""
-        return math.nextafter(float(self.v.rad()), math.inf) if not self.v.is_exact() else 0.0
 
     def accuracy(self) -> int:
         """Bits of relative accuracy; 0 or less where the ball holds 0 and is not exact."""

@@ -6,6 +6,7 @@ until every result has enough good digits: a fixed one leaves few where a progra
 
 import dataclasses
 import importlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 from autodiff.errors import AutodiffError
 from autodiff.interpret import Reference, base_width
 from autodiff.lower.balls import Ball, backend
-from autodiff.lower.exact_arrays import ARRAYS, Array, Call, each, nearest
+from autodiff.lower.exact_arrays import ARRAYS, Array, Call, Gauge, each, nearest
 from autodiff.lower.exact_functions import FUNCTIONS
 from autodiff.lower.exact_linalg import NoRule
 from autodiff.lower.number import Number, Undecided
@@ -103,11 +104,25 @@ def evaluate_exact(
         raise NotExact("", "it has captured values")
     mode = Exact(program, PRECISIONS[bits], number)
     arrays = [mode.argument(a, v.spec) for a, v in zip(args, program.inputs, strict=True)]
+    outcome = _raised(mode, program, arrays, bits, limit)
+    if mode.gauge.used:
+        for pattern in (1, 2):
+            mode.gauge = Gauge(pattern)
+            other = _raised(mode, program, arrays, bits, limit)
+            if any((a.value != b.value).any() for a, b in zip(outcome, other, strict=True)):
+                raise NotExact("", "its results depend on signs that LAPACK leaves open")
+    return outcome
+
+
+def _raised(
+    mode: "Exact", program: Program, arrays: Sequence[Array], bits: int, limit: int
+) -> list[ExactArray]:
+    """The results at the first precision, of those doubled from `START`, that suffices."""
     previous: list[Array] | None = None
     reason, precision = "", START
     while precision <= limit:
         try:
-            with number.precision(precision):
+            with mode.number.precision(precision):
                 results = mode.run(program, *arrays)
                 done, outcome = _settled(results, previous, program, bits)
             if done:
@@ -177,7 +192,7 @@ class Exact:
     def __init__(self, program: Program, precision: str, number: type[Number]) -> None:
         width = base_width(program)
         self.to = Reference(width, np.dtype(precision), "ieee", False).dtype
-        self.number = number
+        self.number, self.gauge = number, Gauge()
 
     def argument(self, value: Any, spec: Spec) -> Array:
         """An input at this precision; real arithmetic has no NaN, infinity or -0."""
@@ -241,6 +256,7 @@ class Exact:
                 self.number,
                 tuple(self.to(a.spec.dtype) for a in eq.inputs),
                 tuple(self.to(v.spec.dtype) for v in eq.outputs),
+                self.gauge,
             )
             result = found(call, *values, **params)
         return tuple(result) if op.multiple else (result,)
@@ -341,19 +357,26 @@ def _part(x: Number, before: Number | None, bits: int) -> Row | None:
     value = nearest(middle, form)
     rest = float(middle - Fraction(value)) if np.isfinite(value) else 0.0
     if isinstance(x, Ball):
-        error, accuracy = x.radius(), min(x.accuracy(), LIMIT)
+        gap, accuracy = x.ends()[1] - middle, min(x.accuracy(), LIMIT)
     elif before is None:
         return None
     else:
         other = before.midpoint()
         gap = abs(middle - other) if other is not None else abs(middle)
-        error = float(gap)
         accuracy = LIMIT if not gap else _bits(gap, middle)
     if accuracy >= WANTED[bits]:
-        return value, rest, error, accuracy
-    if np.isfinite(error) and abs(middle) + Fraction(error) < Fraction(form.quantum) / 4:
-        return 0.0, rest, error, 0
+        return value, rest, _upward(gap), accuracy
+    if abs(middle) + gap < Fraction(form.quantum) / 4:
+        return 0.0, rest, _upward(gap), 0
     return None
+
+
+def _upward(gap: Fraction) -> float:
+    """A float not below a bound."""
+    value = nearest(gap, FORMATS["float64"])
+    if math.isinf(value) or Fraction(value) >= gap:
+        return value
+    return math.nextafter(value, math.inf)
 
 
 def _bits(gap: Fraction, middle: Fraction) -> int:

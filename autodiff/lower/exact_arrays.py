@@ -4,7 +4,6 @@ Arrays of floating values are object arrays of `Number`s, others are as they are
 """
 
 import dataclasses
-import math
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -19,13 +18,29 @@ Rule = Callable[..., Any]
 ARRAYS: dict[str, Rule] = {}
 
 
+class Gauge:
+    """The signs of vectors that LAPACK leaves open: all 1, or -1 at every other one.
+
+    `used` says whether a rule had to choose any; a result that other signs change is not exact.
+    """
+
+    def __init__(self, pattern: int = 0) -> None:
+        self.pattern, self.used = pattern, False
+
+    def signs(self, count: int) -> Array:
+        """One sign per vector."""
+        self.used = True
+        return np.array([-1 if self.pattern == 1 + i % 2 else 1 for i in range(count)], object)
+
+
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """What a rule may know of its equation: the class of numbers, and dtypes in this mode."""
+    """What a rule may know: the class of numbers, its dtypes in this mode, open signs."""
 
     number: type[Number]
     inputs: tuple[np.dtype[Any], ...]
     outputs: tuple[np.dtype[Any], ...]
+    gauge: Gauge
 
 
 def rule(*kinds: str) -> Callable[[Rule], Rule]:
@@ -94,7 +109,7 @@ def nearest(x: Fraction, form: Format) -> float:
     quantum = Fraction(2) ** (max(exponent, form.min_exponent) - form.mantissa)
     value = round(x / quantum) * quantum
     if abs(value) > Fraction(form.largest):
-        return math.copysign(form.overflow, x)
+        return form.overflow if x > 0 else -form.overflow
     return float(value)
 
 

@@ -217,21 +217,15 @@ def _oriented(v: Array) -> Array:
 
 @rule("EIGH")
 def _eigh(call: Call, a: Array, *, canonical: bool) -> Any:
-    if not canonical and a.size:
-        raise NoRule("eigenvectors without a sign rule")
-
     def one(m: Array) -> tuple[Array, Array]:
         w, v = _symmetric(call, m)
-        return w, v * _oriented(v)
+        return w, v * _oriented(v) if canonical else v * call.gauge.signs(len(w))
 
     return stacked(one, a)
 
 
 @rule("SVD")
 def _svd(call: Call, a: Array, *, canonical: bool) -> Any:
-    if not canonical and a.size:
-        raise NoRule("singular vectors without a sign rule")
-
     def one(m: Array) -> tuple[Array, Array, Array]:
         wide = m.shape[0] < m.shape[1]
         tall = m.T if wide else m
@@ -242,7 +236,7 @@ def _svd(call: Call, a: Array, *, canonical: bool) -> Any:
             raise NoRule("singular vectors of a matrix without full rank")
         u = (tall @ v) / s
         u, vh = (v, u.T) if wide else (u, v.T)
-        sign = _oriented(u)
+        sign = _oriented(u) if canonical else call.gauge.signs(len(s))
         return u * sign, s, vh * sign[:, None]
 
     return stacked(one, a)

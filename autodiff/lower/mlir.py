@@ -26,7 +26,7 @@ CALLS = (
     *(f"{_IR}.{n}" for n in ("FunctionType.get", "Float8E4M3FNType.get", "Float8E5M2Type.get")),
     f"{_IR}.WalkResult.ADVANCE",
     *(f"{_HLO}.{n}" for n in ("register_dialect", "register_stablehlo_passes", "eval_module")),
-    *(f"{_HLO}.{n}" for n in ("real", "imag", "convert")),
+    *(f"{_HLO}.{n}" for n in ("real", "imag", "convert", "transpose")),
     "jaxlib.mlir.dialects.chlo.register_dialect",
     "jaxlib.mlir.dialects.sdy.register_dialect",
     "jaxlib.mlir.dialects.func.ReturnOp",
@@ -243,6 +243,29 @@ def _attribute(array: Array) -> Any:
     return get(array)
 
 
+def copy_scatter_operands(module: Any) -> None:
+    """Give every scatter copies of its operands, in place.
+
+    The reference interpreter of jaxlib 0.10 writes into them, and later readers of the same value
+    would see the result instead. An identity transpose makes a copy there.
+    """
+    ir, stablehlo, context = _api()
+    found: list[Any] = []
+
+    def visit(op: Any) -> Any:
+        if op.name == "stablehlo.scatter":
+            found.append(op)
+        return ir.WalkResult.ADVANCE
+
+    getattr(module, "operation", module).walk(visit)
+    for op in found:
+        with context, ir.Location.unknown(), ir.InsertionPoint(op):
+            for i in range(len(op.results)):
+                value = op.operands[i]
+                rank = len(value.type.shape)
+                op.operands[i] = stablehlo.transpose(value, list(range(rank)))
+
+
 def check_arguments(module: Any, args: Sequence[Array]) -> None:
     """Raise ShapeError where arrays do not have the types of `@main`'s arguments."""
     ir, _, context = _api()
@@ -265,6 +288,7 @@ def run_interpreter(text: str, args: Sequence[Array]) -> list[Array]:
     ir, stablehlo, context = _api()
     module = parse(text)
     legalize(module)
+    copy_scatter_operands(module)
     kinds = split_results(module)
     with context, ir.Location.unknown():
         raw = stablehlo.eval_module(module, [_attribute(np.asarray(a)) for a in args])

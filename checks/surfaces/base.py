@@ -26,7 +26,8 @@ class Surface:
       prepare(subjects, dtype): does the work of many subjects at once (a device's modules); what it
         finds is kept for `check`.
       needs: packages without which the surface is skipped.
-      chunk: how many subjects one `prepare` should see.
+      chunk: how many ops one `prepare` should see together.
+      group: surfaces of one group share what they prepare, and are run in one process.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Surface:
     prepare: Prepare | None = None
     needs: tuple[str, ...] = ()
     chunk: int = 0
+    group: str = ""
 
     @property
     def missing(self) -> str:

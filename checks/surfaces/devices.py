@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-import autodiff as ad
 from autodiff.interpret import interpret_flat
 from autodiff.program import Program
 from checks.judge import CheckError, Judge
@@ -24,7 +23,7 @@ Case = tuple[Program, Sequence[Any]]
 
 def case(subject: Subject, dtype: str) -> tuple[Program, list[Array]]:
     """The subject's program of values and derivatives, with arguments of the dtype's values."""
-    program, args = subject.derivative
+    program, args = subject.road
     return program, rounded(args) if dtype == "float32" else list(args)
 
 
@@ -96,37 +95,27 @@ class Store:
         return found
 
 
-def _run_texts(cases: Sequence[Case], dtype: str) -> Sequence[Any]:
-    from checks.devices import run_texts
+def _run(cases: Sequence[Case], dtype: str) -> Sequence[Any]:
+    from checks.devices.modules import run_modules
 
-    return run_texts(cases, dtype)
+    return run_modules(cases, DEVICE, dtype)
 
 
-_texts = Store(_run_texts)
+_modules = Store(_run)
 
 
 def _check_emit(subject: Subject, dtype: str, judge: Judge) -> None:
-    from autodiff.lower.stablehlo import UnsupportedError, compile_stablehlo
+    from autodiff.lower.stablehlo import UnsupportedError
 
-    found = _texts.outcome(subject, dtype)
+    found = _modules.outcome(subject, dtype).emitted
+    if isinstance(found, Exception):
+        raise found
     if dtype == "float32" and found.types & WIDE:
         raise CheckError(f"the float32 module holds {', '.join(sorted(found.types & WIDE))}")
     results, label = found.results, "reference interpreter"
-    if isinstance(results, UnsupportedError):  # the text is run by XLA in its stead
-        program, args = case(subject, dtype)
-        text = ad.lower_stablehlo(program, precision=dtype)
-        results, label = compile_stablehlo(text)(*_arguments(program, args, dtype)), "compiled text"
+    if isinstance(results, UnsupportedError):  # the same module, run by XLA in its stead
+        results, label = _device_results(subject, dtype), "compiled module"
     _compare(judge, label, results, _reference(subject, dtype), dtype)
-
-
-def _arguments(program: Program, args: Sequence[Array], dtype: str) -> list[Array]:
-    from autodiff.lower.jax import input_dtypes
-    from autodiff.rounding import cast
-
-    return [
-        cast(np.asarray(a), d) if np.asarray(a).dtype != d else np.asarray(a)
-        for a, d in zip(args, input_dtypes(program, dtype), strict=True)
-    ]
 
 
 for _name, _dtype, _claims, _compares in (
@@ -145,26 +134,25 @@ for _name, _dtype, _claims, _compares in (
             (_dtype,),
             _claims,
             _check_emit,
-            prepare=_texts.prepare,
+            prepare=_modules.prepare,
             needs=("jax",),
             chunk=OPS_IN_CHUNK,
+            group=f"modules_{_dtype}",
         )
     )
 
 # --- devices -------------------------------------------------------------------------------
 
 
-def _run_device(cases: Sequence[Case], dtype: str) -> Sequence[Any]:
-    from checks.devices import run_batch
-
-    return run_batch(cases, DEVICE, dtype)
-
-
-_device = Store(_run_device)
+def _device_results(subject: Subject, dtype: str) -> Any:
+    found = _modules.outcome(subject, dtype).device
+    if isinstance(found, Exception):
+        raise found
+    return found
 
 
 def _check_device(subject: Subject, dtype: str, judge: Judge) -> None:
-    _compare(judge, DEVICE, _device.outcome(subject, dtype), _reference(subject, dtype), dtype)
+    _compare(judge, DEVICE, _device_results(subject, dtype), _reference(subject, dtype), dtype)
 
 
 for _name, _dtype, _claims in (
@@ -178,9 +166,10 @@ for _name, _dtype, _claims in (
             (_dtype,),
             _claims,
             _check_device,
-            prepare=_device.prepare,
+            prepare=_modules.prepare,
             needs=("jax",),
             chunk=OPS_IN_CHUNK,
+            group=f"modules_{_dtype}",
         )
     )
 
@@ -196,7 +185,7 @@ def _check_self(subject: Subject, dtype: str, judge: Judge) -> None:
     (again,) = run_batch([case(subject, dtype)], DEVICE, dtype)
     if isinstance(again, Exception):
         raise again
-    first = _device.outcome(subject, dtype)
+    first = _device_results(subject, dtype)
     for i, (got, want) in enumerate(zip(again, first, strict=True)):
         judge.compare(f"second load, result {i}", got, want, equal_nan=True)
 
@@ -208,8 +197,9 @@ define(
         ("float32",),
         _self_claims,
         _check_self,
-        prepare=_device.prepare,
+        prepare=_modules.prepare,
         needs=("jax",),
         chunk=OPS_IN_CHUNK,
+        group="modules_float32",
     )
 )

@@ -31,7 +31,7 @@ def _prepare_render(subjects: Sequence[Subject], dtype: str) -> None:
         if id(s) in _rendered:
             continue
         try:
-            program, args = s.derivative
+            program, args = s.road
             jobs.append((ad.render(program), list(args)))
             kept.append(s)
         except Exception as error:
@@ -49,7 +49,7 @@ def _check_render(subject: Subject, dtype: str, judge: Judge) -> None:
     outcome = _rendered[id(subject)][1]
     if isinstance(outcome, Exception):
         raise outcome
-    program, args = subject.derivative
+    program, args = subject.road
     expected = interpret_flat(program, *args)
     if len(outcome) != len(expected):
         raise CheckError(f"the source returns {len(outcome)} results, expected {len(expected)}")
@@ -79,7 +79,7 @@ def _check_execute(subject: Subject, dtype: str, judge: Judge) -> None:
     floating = any(leaf.dtype.kind in "fc" for leaf in subject.leaves)
     if dtype == "float32" and not (floating and at_float32(subject)):
         return
-    program, args = (subject.narrowed if dtype == "float32" else subject).derivative
+    program, args = (subject.narrowed if dtype == "float32" else subject).road
     actual = compile_program(program)(*args)
     expected = interpret_flat(program, *args, precision=dtype)
     elementwise = all(eq.op.elementwise for eq in ad.inline(program).equations)

@@ -120,8 +120,8 @@ def test_augmented_assignment_rebinds():
 
 
 def test_unsupported_numpy_functions_are_named():
-    with pytest.raises(TracerError, match=r"(?s)numpy\.histogram is not supported.*test_trace"):
-        ad.grad(lambda x: np.sum(np.histogram(x)))(X)
+    with pytest.raises(TracerError, match=r"(?s)numpy\.roots is not supported.*test_trace"):
+        ad.grad(lambda x: np.sum(np.roots(x[0])))(X)
 
 
 def test_a_tracer_is_not_an_ndarray():
