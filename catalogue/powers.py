@@ -69,7 +69,7 @@ elementwise(
         "zero": ["edge"],
         "large": ["large"],
         "tiny": ["tiny"],
-        "subnormal": ["tiny"],
+        "subnormal": ["tiny", "edge"],
         "complex": ["complex"],
         "outside": ["nonfinite"],
     },

@@ -82,7 +82,10 @@ def _is_good(found: Difference) -> bool:
     size = float(np.max(np.abs(found.value), initial=0.0))
     worst = float(np.max(found.estimate, initial=0.0))
     noise = constant("noise_limited") * float(np.max(found.size, initial=0.0))
-    return worst <= max(constant("good_estimate") * size, noise, np.finfo(np.float64).tiny)
+    return bool(
+        np.isfinite(worst)
+        and worst <= max(constant("good_estimate") * size, noise, np.finfo(np.float64).tiny)
+    )
 
 
 def _best(rungs: Sequence[tuple[float, Array, Array]], centre: Array) -> Difference:

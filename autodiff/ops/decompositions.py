@@ -349,7 +349,8 @@ def svd(a: Any, canonical: bool = True) -> tuple[Any, Any, Any]:
     within 2^-10) of every column of u is positive; False keeps LAPACK's signs.
     Returns u (..., m, k), s (..., k) descending and vh (..., k, n), k = min(m, n).
     Where singular values coincide, or vanish in a matrix that is not square, to k eps max(s), the
-    vectors have no derivative; the quotients concerned are taken as 0. Symmetric functions of s and the polar
+    vectors have no derivative; the quotients concerned are taken as 0. Symmetric functions of s
+    and the polar
     factor u vh keep their derivatives; functions that mix those vectors lose that part
     (jax-ml/jax#8732). A matrix with NaN or inf gives NaN.
     Raises ShapeError for fewer than two axes, or complex matrices.

@@ -94,7 +94,8 @@ def at_float32(subject: Subject) -> bool:
     for leaf in subject.leaves:
         if leaf.dtype.kind not in "fc":
             continue
-        narrow = leaf.astype(np.complex64 if leaf.dtype.kind == "c" else np.float32)
+        with np.errstate(over="ignore"):
+            narrow = leaf.astype(np.complex64 if leaf.dtype.kind == "c" else np.float32)
         parts = (narrow.real, narrow.imag) if leaf.dtype.kind == "c" else (narrow,)
         wide = (leaf.real, leaf.imag) if leaf.dtype.kind == "c" else (leaf,)
         tiny = np.finfo(np.float32).tiny

@@ -330,6 +330,14 @@ def test_a_lowering_of_another_shape_is_an_error():
         lower_jax(applied(elementwise("ODD", "jnp.sum")))(X)
 
 
+def test_a_weak_result_is_made_strong(monkeypatch):
+    op = Op("WEAK", lambda x: x, impl=np.exp, batch=batch_broadcasting("WEAK"), jax="jnp.exp")
+    monkeypatch.setattr(lowering, "lowering_rule", lambda op: lambda x: 1.5)
+    flat = lowering.flat_function(ad.trace(lambda x: bind(op, x), np.float32(2)))
+    (aval,), _ = jax.eval_shape(flat, jax.ShapeDtypeStruct((), np.float32))
+    assert aval.dtype == np.float32 and not aval.weak_type
+
+
 def test_a_program_with_captures_is_refused():
     program = ad.trace(np.exp, X)
     held = ad.Program((), program.inputs, program.equations, program.outputs)

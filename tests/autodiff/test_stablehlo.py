@@ -236,9 +236,7 @@ def test_a_child_that_takes_too_long_is_ended():
     }"""
     child = Child()
     try:
-        child.run(
-            identity("tensor<f32>"), [np.ones((), np.float32)], 120
-        )  # it starts slowly
+        child.run(identity("tensor<f32>"), [np.ones((), np.float32)], 120)  # it starts slowly
         with pytest.raises(ChildError, match="no result after 0.2 s"):
             child.run(forever, [np.ones((), np.float32)], 0.2)
         assert child.process is None

@@ -147,10 +147,17 @@ def test_unknown_and_missing_devices_are_named():
 
 @pytest.mark.parametrize(("precision", "kind"), [("float64", "f64"), ("float32", "f32")])
 def test_texts_are_verified_typed_and_run_together(precision, kind):
-    given = [*cases(6), (ad.trace(np.argmax, np.ones(3)), [np.array([1.0, 5, 2])])]
+    # 64-bit integers in one program must not make Python scalars of another float64
+    shape, x = np.array([0.5, 3.0]), np.array([1.0, 2.0])
+    given = [
+        *cases(6),
+        (ad.trace(np.argmax, np.ones(3)), [np.array([1.0, 5, 2])]),
+        (ad.trace(ad.ops.igamma_a, shape, x), [shape, x]),
+    ]
     results = run_texts(given, precision)
     for (program, args), got in zip(given, results, strict=True):
         assert isinstance(got, Emitted) and got.types == {kind}
+        assert isinstance(got.results, tuple)
         want = np.asarray(ad.interpret(program, *args, precision=precision))
         assert got.results[0].dtype == want.dtype
         np.testing.assert_allclose(got.results[0], want, rtol=1e-5)
