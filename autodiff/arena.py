@@ -22,9 +22,7 @@ class Arena:
     scratch: Mapping[Value, tuple[int, ...]]
 
 
-def plan_memory(
-    items: Sequence[Item], results: Iterable[Value], outputs: Iterable[Value]
-) -> Arena:
+def plan_memory(items: Sequence[Item], results: Iterable[Value], outputs: Iterable[Value]) -> Arena:
     """Places for every buffer but the results, which are new arrays at each call.
 
     Buffers that other `outputs` are copied from live to the end.

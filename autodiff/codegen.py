@@ -59,7 +59,7 @@ def generate(program: Program, name: str, hints: Sequence[str]) -> Source:
     """The source for a program; `hints` name its captures and inputs."""
     flat = plan(program)
     small = optimise(flat.program)
-    namer = Namer((name, "workspace", "memory", "own", "rows", "start"))
+    namer = Namer((name, "workspace", "memory", "own", "clear", "tap", "rows", "start"))
     scope = Scope(namer, native=True)
     variables = (*small.captures, *small.inputs)
     given = {v: namer.fresh(h) for v, h in zip(variables, hints, strict=True)}

@@ -208,7 +208,7 @@ class Reference:
         """Round a result once to the dtype its declared dtype has in this mode."""
         value = np.asarray(value)
         if declared.kind not in "fVc":
-            return value.astype(declared) if value.dtype != declared else value
+            return np.asarray(value, declared)
         return np.asarray(rounding.round_to(value, self.dtype(declared)))
 
     def read(self, atom: Atom, env: dict[Var, Array]) -> Array:

@@ -73,7 +73,7 @@ def jacfwd(f: Function, argnums: int | Sequence[int] = 0) -> Function:
         outs, out_tree = tree.flatten(y)
         rows = vmap(lambda *t: pushforward(*tree.unflatten(in_tree, t)))(*_basis(specs))
         columns = tree.flatten_up_to(rows, out_tree, "rows")
-        blocks = []
+        blocks: list[Any] = []
         for column, out in zip(columns, outs, strict=True):
             if column is None:
                 blocks.append(None)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from autodiff import tree
 from autodiff.kernel_source import RenderError
 from autodiff.program import Spec
 from autodiff.text import little_endian, uniform
@@ -184,8 +185,9 @@ def build_text(treedef: Any, leaves: Iterator[str]) -> str:
             f"{kind.__name__}({', '.join(f'{n}={p}' for n, p in zip(names, parts, strict=True))})"
         )
     if isinstance(kind, type) and issubclass(kind, dict):
-        keys = treedef.entries()
-        return "{" + ", ".join(f"{k!r}: {p}" for k, p in zip(keys, parts, strict=True)) + "}"
+        items = dict(zip(treedef.entries(), parts, strict=True))
+        order = tree.unflatten(treedef, range(treedef.num_leaves))  # keys as they were inserted
+        return "{" + ", ".join(f"{k!r}: {items[k]}" for k in order) + "}"
     if isinstance(kind, type) and issubclass(kind, tuple):
         return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
     if isinstance(kind, type) and issubclass(kind, list):

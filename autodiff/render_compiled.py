@@ -1,7 +1,8 @@
 """The plan of a compiled function as a module that runs by itself."""
 
 from autodiff.codegen import Source
-from autodiff.kernels.memory import clear, own
+from autodiff.kernel_source import definitions
+from autodiff.kernels import memory
 from autodiff.program import Program
 from autodiff.render import assemble, outer_function
 
@@ -14,10 +15,13 @@ TAP = '''def tap(value, *, name):
 
 def module_text(program: Program, source: Source) -> str:
     """Docstring, imports, constants, kernels, workspace and functions."""
-    for function in (own, clear):
-        if f"{function.__name__}(" in source.body:
-            source.scope.library.reference(function, function.__name__)
-    helpers = (("GuardError(", GUARD), ("tap(", TAP))
+    texts = definitions(memory)[0]
+    helpers = (
+        ("own(", texts["own"].text),
+        ("clear(", texts["clear"].text),
+        ("GuardError(", GUARD),
+        ("tap(", TAP),
+    )
     name = source.name.removesuffix("_flat")
     doc = (
         f'"""{name}: the plan that autodiff.compile runs, on arrays of these shapes and dtypes."""'

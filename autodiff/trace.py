@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import optree
 
 from autodiff import tree
 from autodiff.errors import OpError, TracerError
@@ -27,8 +28,8 @@ _stack: contextvars.ContextVar[tuple["Trace", ...]] = contextvars.ContextVar("tr
 _source: contextvars.ContextVar[str | None] = contextvars.ContextVar("source", default=None)
 _role: contextvars.ContextVar[str | None] = contextvars.ContextVar("role", default=None)
 _HIDDEN = tuple(
-    os.path.dirname(os.path.abspath(m)) + os.sep
-    for m in (__file__, np.__file__, tree.optree.__file__)
+    os.path.dirname(os.path.abspath(str(m))) + os.sep
+    for m in (__file__, np.__file__, optree.__file__)
 )
 
 
@@ -73,7 +74,7 @@ class Trace:
         atoms = tuple(self.atom(a) for a in args)
         specs = op.out_specs(tuple(a.spec for a in atoms), params)
         role = _role.get()
-        outputs = tuple(Var(s, role and (role, None)) for s in specs)
+        outputs = tuple(Var(s, None if role is None else (role, None)) for s in specs)
         line = _source.get()
         eq = Equation(op, atoms, params, outputs, user_line() if line is None else line or None)
         self.equations.append(eq)

@@ -18,8 +18,8 @@ def _register_dataclass(cls: type) -> None:
     def flatten(value: Any) -> tuple[tuple[Any, ...], None, tuple[str, ...]]:
         return tuple(getattr(value, n) for n in names), None, names
 
-    def unflatten(_: None, children: Any) -> Any:
-        value = object.__new__(cls)
+    def unflatten(_: Any, children: Any) -> Any:
+        value: Any = object.__new__(cls)
         for name, child in zip(names, children, strict=True):
             object.__setattr__(value, name, child)
         return value

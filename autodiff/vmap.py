@@ -130,7 +130,7 @@ def _batch_size(
             f"{listed}; {quoted(user_line())}",
             "map axes of one size, or share an argument with in_axes=None",
         )
-    return next(iter(sizes.values()))
+    return int(next(iter(sizes.values())))
 
 
 def _place(

@@ -76,20 +76,20 @@ def _sweep(arguments: argparse.Namespace) -> int:
 
     if arguments.strict_tolerances:
         os.environ["GRADSWEEP_STRICT_TOLERANCES"] = "1"
-    from checks import sweep
+    from checks import runner
 
-    found = sweep.items(arguments.op, arguments.surface, arguments.shard)
+    found = runner.items(arguments.op, arguments.surface, arguments.shard)
     if arguments.list:
         return _listed(found)
-    sweep.check_names()
+    runner.check_names()
     if arguments.sample is not None:
         return _one_sample(arguments, found)
     return _full(arguments, found)
 
 
 def _listed(found: Sequence[object]) -> int:
+    from checks.runner import Item
     from checks.surfaces.base import surface
-    from checks.sweep import Item
 
     items = [i for i in found if isinstance(i, Item)]
     for name in dict.fromkeys(i.surface for i in items):
@@ -104,7 +104,7 @@ def _one_sample(arguments: argparse.Namespace, found: Sequence[object]) -> int:
     from checks.pool import prepare_worker
     from checks.report.terminal import print_report
     from checks.results import exit_code
-    from checks.sweep import Item, run_item
+    from checks.runner import Item, run_item
 
     if not arguments.op or len(arguments.op) != 1:
         raise OpError("--sample needs one op", "gradsweep sweep", "add --op KIND")
@@ -127,7 +127,7 @@ def _full(arguments: argparse.Namespace, found: Sequence[object]) -> int:
     from checks.report import Meta, write_all
     from checks.report.terminal import print_report, progress
     from checks.results import exit_code
-    from checks.sweep import Item
+    from checks.runner import Item
     from checks.tolerances import stale_overrides
 
     items = [i for i in found if isinstance(i, Item)]

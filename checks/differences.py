@@ -48,7 +48,7 @@ def _step(x: Array, h: float, t: Array) -> Array:
 
 def _wide(y: Any) -> Array:
     y = np.asarray(y)
-    return y.astype(np.complex128 if y.dtype.kind == "c" else np.float64)
+    return np.asarray(y.astype(np.complex128 if y.dtype.kind == "c" else np.float64))
 
 
 def directional(f: Flat, points: Sequence[Array], directions: Sequence[Array]) -> list[Difference]:

@@ -17,7 +17,7 @@ import pytest
 
 if TYPE_CHECKING:
     from checks.results import Row
-    from checks.sweep import Item
+    from checks.runner import Item
 
 ROWS = "gradsweep_rows"
 
@@ -63,24 +63,15 @@ def _shard(text: str) -> tuple[int, int]:
     return part, count
 
 
-def pytest_collection(session: pytest.Session) -> None:
-    """Let the sweep's items be collected beside whatever paths were given."""
-    if _wanted(session.config):
-        session.config.stash[SWEEPING] = True
-
-
-SWEEPING = pytest.StashKey[bool]()
-
-
 def pytest_collection_modifyitems(
     session: pytest.Session, config: pytest.Config, items: list[pytest.Item]
 ) -> None:
-    """Add the sweep's items, sorted, so that every xdist worker collects the same list."""
+    """The sweep's items in place of the tests, in one order for every xdist worker."""
     if not _wanted(config):
         return
     from autodiff.errors import AutodiffError
-    from checks.sweep import check_names
-    from checks.sweep import items as sweep_items
+    from checks.runner import check_names
+    from checks.runner import items as sweep_items
 
     shard = config.getoption("--sweep-shard")
     try:
@@ -93,12 +84,7 @@ def pytest_collection_modifyitems(
     except AutodiffError as error:
         raise pytest.UsageError(str(error)) from None
     collector = SweepCollector.from_parent(session, name="sweep", path=Path("sweep"))
-    collector._nodeid = "sweep"
-    added = [SweepItem.from_parent(collector, name=f"[{i.id}]", item=i) for i in found]
-    if config.getoption("--sweep"):
-        items[:] = added
-    else:
-        items[:] = added
+    items[:] = [SweepItem.from_parent(collector, name=f"[{i.id}]", item=i) for i in found]
 
 
 class SweepCollector(pytest.Collector):
@@ -128,7 +114,7 @@ class SweepItem(pytest.Item):
     def runtest(self) -> None:
         """Run the checks; numbers travel in user_properties."""
         from checks.results import FAIL, SKIPPED, STALE
-        from checks.sweep import run_item
+        from checks.runner import run_item
 
         rows = run_item(self.item)
         self.user_properties.append((ROWS, json.dumps([r.to_json() for r in rows])))

@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterator, Sequence
 
 from checks.results import Row
+from checks.runner import Item, run_chunk
 from checks.surfaces.base import surface
-from checks.sweep import Item, run_chunk
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 PLAIN_CHUNK = 8
@@ -26,10 +26,10 @@ def chunks(found: Sequence[Item]) -> list[Part]:
     groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for name, ops in ops_of.items():
         groups.setdefault((surface(name).group or name, tuple(ops)), []).append(name)
-    parts = []
-    for (_, ops), names in groups.items():
+    parts: list[Part] = []
+    for (_, kinds), names in groups.items():
         size = max(surface(n).chunk for n in names) or PLAIN_CHUNK
-        parts += [(tuple(names), ops[i : i + size]) for i in range(0, len(ops), size)]
+        parts += [(tuple(names), kinds[i : i + size]) for i in range(0, len(kinds), size)]
     return sorted(parts, key=lambda part: (-len(part[0]), not surface(part[0][0]).chunk))
 
 

@@ -296,5 +296,5 @@ def from_function(
     function: Callable[..., Any], args: Sequence[Any], name: str | None = None, sample: str = "args"
 ) -> Subject:
     """The subject of a user's own function at its own arguments."""
-    label = name or getattr(function, "__name__", "function")
+    label = name or str(getattr(function, "__name__", "function"))
     return Subject(label, sample, function, tuple(args), user=True)

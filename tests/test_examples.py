@@ -16,7 +16,7 @@ import scipy.stats
 
 import autodiff as ad
 from autodiff import tree
-from checks.sweep import check_function
+from checks.runner import check_function
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
@@ -90,7 +90,7 @@ ROSEN = """
 import json
 import numpy as np
 import autodiff as ad
-from checks.sweep import check_function
+from checks.runner import check_function
 from scipy.optimize import rosen, rosen_der, rosen_hess
 x = np.array([1.3, 0.7, 0.8, 1.9, 1.2])
 np.testing.assert_allclose(ad.grad(rosen)(x), rosen_der(x), rtol=1e-12)

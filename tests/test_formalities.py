@@ -14,8 +14,8 @@ from autodiff.op import OPS, Op
 from autodiff.program import Spec
 from catalogue import ENTRIES, EXCLUSIONS
 from catalogue.entry import Entry, Exclusion, Sample, Special, define
+from checks.runner import check_names, items, subjects
 from checks.surfaces.base import load
-from checks.sweep import check_names, items, subjects
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("autodiff", "catalogue", "checks")

@@ -140,7 +140,7 @@ define(
 )
 
 
-def tap(name: str, x: Any) -> Any:
+def tap(name: Any, x: Any) -> Any:
     """The identity, which shows an inner value by name to every open sink.
 
     Arguments: a dotted name such as "enc.block.0.out", and an array. Returns the array. Sinks are

@@ -60,10 +60,11 @@ def _together(cases: list[Case], device: str, precision: str) -> list[Lowered]:
             compiled = _compiled(lowered)
             raw = compiled(arguments)
         text = str(lowered.as_text())
-        lacking = _lacking(text, len(cases))
+        parts = mlir.functions(text)
+        lacking = _lacking(parts, len(cases))
         if lacking and len(lacking) + len(failed) < len(cases):
             return _apart(cases, lacking, device, precision)
-        emitted = _emitted(text, cases, arguments, failed, bool(lacking))
+        emitted = _emitted(text, parts, cases, arguments, failed, bool(lacking))
     except Exception as error:  # any backend's error: halving finds whose it is
         if len(cases) == 1:
             return [Lowered(failed.get(0, error), failed.get(0, error))]
@@ -80,9 +81,11 @@ def _together(cases: list[Case], device: str, precision: str) -> list[Lowered]:
     return outcomes
 
 
-def _lacking(text: str, count: int) -> set[int]:
+Parts = dict[str, tuple[frozenset[str], frozenset[str]]]
+
+
+def _lacking(parts: Parts, count: int) -> set[int]:
     """Cases with operations that the reference interpreter does not run."""
-    parts = mlir.functions(text)
     return {i for i in range(count) if f"case{i}" in parts and parts[f"case{i}"][0] - INTERPRETED}
 
 
@@ -148,6 +151,7 @@ def _arguments(case: Case, precision: str) -> list[Array]:
 
 def _emitted(
     text: str,
+    parts: Parts,
     cases: Sequence[Case],
     arguments: Sequence[list[Array]],
     failed: dict[int, Exception],
@@ -158,7 +162,6 @@ def _emitted(
     Cases with operations that the interpreter lacks get an UnsupportedError; where the module as a
     whole does not run, all do.
     """
-    parts = mlir.functions(text)
     names = [i for i in range(len(cases)) if i not in failed]
     values: Any = None
     if not lacking:

@@ -132,7 +132,7 @@ def test_integer_leaves_are_held_fixed():
     def f(x, n):
         return np.sum(x * n)
 
-    y, pullback = ad.vjp(f, X, np.arange(4))
+    _, pullback = ad.vjp(f, X, np.arange(4))
     gx, gn = pullback(1.0)
     assert gn is None
     np.testing.assert_array_equal(gx, np.arange(4.0))

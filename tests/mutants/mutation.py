@@ -9,8 +9,8 @@ from unittest import mock
 
 from autodiff.op import OPS, Op
 from checks.results import Row
+from checks.runner import Item, run_item
 from checks.surfaces.base import SURFACES, surface
-from checks.sweep import Item, run_item
 
 
 def clear_caches() -> None:

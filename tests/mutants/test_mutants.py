@@ -7,7 +7,7 @@ import pytest
 
 from autodiff import reverse
 from autodiff.op import OPS
-from checks.sweep import check_function
+from checks.runner import check_function
 from tests.mutants.mutation import failures, mutated, patched, sweep
 from tests.mutants.table import MUTANTS, Mutant, scaled_jvp
 

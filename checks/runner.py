@@ -291,6 +291,24 @@ def check_names() -> None:
     tolerances.check_override_names(samples)
 
 
+def sweep(
+    ops: Sequence[str] | None = None,
+    surfaces: Sequence[str] | None = None,
+    *,
+    workers: int = 0,
+    shard: tuple[int, int] | None = None,
+) -> Rows:
+    """Run the sweep (or the part that `ops`, `surfaces` and `shard` select) and return its rows.
+
+    `workers` processes take part; 0 runs everything in this one.
+    Raises OpError for unknown names and for a selection that holds nothing.
+    """
+    from checks.pool import run
+
+    check_names()
+    return [row for _, rows in run(items(ops, surfaces, shard), workers) for row in rows]
+
+
 # --- user functions ------------------------------------------------------------------------
 
 

@@ -8,13 +8,13 @@ import pytest
 import autodiff as ad
 from autodiff.errors import OpError
 from catalogue.entry import Exclusion
-from checks import sweep
+from checks import runner
 from checks.differences import directional, one_sided
 from checks.judge import CheckError, Judge
 from checks.results import EXCLUDED, FAIL, PASS, STALE
+from checks.runner import Item, check_function, items, run_item
 from checks.subject import from_function
 from checks.surfaces.base import surface
-from checks.sweep import Item, check_function, items, run_item
 
 
 def test_items_are_grouped_and_sharded():
@@ -41,7 +41,7 @@ def test_an_unknown_sample_suggests_the_nearest():
 
 def exclude(monkeypatch, **fields):
     base = Exclusion("EXP", "reverse", "wrong", "for the sake of this test", error="gradient")
-    monkeypatch.setattr(sweep, "EXCLUSIONS", (dataclasses.replace(base, **fields),))
+    monkeypatch.setattr(runner, "EXCLUSIONS", (dataclasses.replace(base, **fields),))
 
 
 def test_an_exclusion_that_passes_is_stale(monkeypatch):
