@@ -9,9 +9,9 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
+from autodiff import steps
 from autodiff.steps import Step, Value
 
-LARGE = 1 << 15  # elements from which a chain is blocked
 CHUNK = 1 << 13  # elements of a block: some ten float64 arrays of this size fit the L2 cache
 
 
@@ -62,7 +62,7 @@ class _Fusion:
 
     def run(self) -> list[Item]:
         for number, step in enumerate(self.steps):
-            if step.code and step.loop is not None and math.prod(step.loop) >= LARGE:
+            if step.code and step.loop is not None and math.prod(step.loop) >= steps.LARGE:
                 self.place(number, step, step.loop)
         return self.ordered()
 
@@ -144,10 +144,7 @@ def fits(step: Step, block: Block, members: Sequence[Step]) -> bool:
     """Whether every operand and result can be cut into the block's rows."""
     loop, rows = block.loop, block.rows
     made = {s.outputs[0].root for s in members}
-    late = {s.outputs[0].root for s in members if block.is_partial(s)}
     for v in step.inputs:
-        if v.root in late:
-            return False
         sliced = is_sliced(v, loop, rows)
         if sliced is None or (v.root in made and not (sliced and keeps_rows(v, rows))):
             return False

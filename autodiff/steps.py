@@ -12,6 +12,7 @@ from autodiff.render_lines import Writer
 
 Array = np.ndarray[Any, Any]
 COPY = "np.copyto({o}, {0})"
+LARGE = 1 << 15  # elements from which chains are run in blocks (`autodiff.fuse`)
 # Dtypes at which NumPy itself computes, and the integers that hold the bits of those selected.
 NATIVE = frozenset({"float64", "float32", "complex128", "complex64", "int64", "int32", "bool"})
 BITS: Mapping[str, str] = {
@@ -151,9 +152,13 @@ class Lowering:
         return self._bits[value]
 
     def mask(self, condition: Value, width: str, inverted: bool = False) -> Value:
-        """A condition as integers, all bits set where it holds (`inverted`: where it does not)."""
+        """A condition as integers, all bits set where it holds (`inverted`: where it does not).
+
+        For few elements it is made once; for many it is cheaper to make again in each block than
+        to read, being eight times as large as the condition.
+        """
         at = (condition, width, "not" if inverted else "")
-        if at not in self._masks:
+        if at not in self._masks or condition.spec.size >= LARGE:
             spec = condition.spec.with_dtype(width)
             out = self.temporary(f"{'not' if inverted else 'mask'}_{condition.name}", spec)
             if inverted:

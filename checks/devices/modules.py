@@ -47,6 +47,22 @@ def run_modules(
     return results
 
 
+def run_device(case: Case, device: str, precision: str) -> Outcome:
+    """One program in a module of its own, compiled as `run_modules` does and run on the device."""
+    import jax
+
+    wide = needs_x64(case[0], precision)
+    place = jax.devices(device.removeprefix("jax-"))[0]
+    groups = [_arguments(case, precision)]
+    try:
+        with jax.enable_x64(wide or jax.config.jax_enable_x64), jax.default_device(place):
+            lowered = jax.jit(_module([case], precision, {}), keep_unused=True).lower(groups)
+            (results,) = _compiled(lowered)(groups)
+    except Exception as error:  # the case's outcome
+        return error
+    return tuple(np.asarray(r) for r in results)
+
+
 def _together(cases: list[Case], device: str, precision: str) -> list[Lowered]:
     import jax
 

@@ -180,9 +180,9 @@ def _self_claims(subject: Subject) -> bool:
 
 def _check_self(subject: Subject, dtype: str, judge: Judge) -> None:
     """A second load and run of the same program, in a module of its own."""
-    from checks.devices import run_batch
+    from checks.devices.modules import run_device
 
-    (again,) = run_batch([case(subject, dtype)], DEVICE, dtype)
+    again = run_device(case(subject, dtype), DEVICE, dtype)
     if isinstance(again, Exception):
         raise again
     first = _device_results(subject, dtype)

@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -87,7 +88,7 @@ PROGRAMS = {
     ),
     "narrowed": lambda: ad.trace(narrowed, np.array([1 + 2.0**-8 + 2.0**-40, 0.1, 70000.0, -1e-9])),
     "float32": lambda: ad.trace(
-        lambda x: (np.exp(x) * np.float32(0.1), np.cumsum(x)), np.float32([0.1, 2, 30])
+        lambda x: (np.exp(x) * np.float32(0.1), np.cumsum(x)), np.array([0.1, 2, 30], np.float32)
     ),
     "float32_cast": lambda: ad.trace(lambda n: n.astype(np.float32) / np.float32(3), np.arange(5)),
     "complex": lambda: ad.trace(
@@ -146,12 +147,13 @@ def test_sources_run_with_numpy_and_scipy_alone():
 
 def test_the_separate_process_refuses_other_packages_and_reports_errors():
     ok = "def f(x):\n    import scipy.special\n    return scipy.special.erf(x), x"
-    jobs = [
+    jobs: list[Any] = [
         ("import ml_dtypes\ndef f(x): return x", [np.ones(2)]),
         (ok, [np.ones(2)]),
         ("def f(x): return x / y", [1.0]),
     ]
-    refused, good, broken = run_isolated(jobs)
+    outcomes: list[Any] = list(run_isolated(jobs))
+    refused, good, broken = outcomes
     assert isinstance(refused, RunError)
     assert "ml_dtypes is not NumPy, SciPy or the standard library" in str(refused)
     assert [r.shape for r in good] == [(2,), (2,)]
@@ -167,7 +169,8 @@ def test_a_process_that_hangs_is_an_error():
 def test_bfloat16_arguments_travel_as_float32():
     program = ad.trace(lambda x: x * x, np.array([1.5, 0.1], ml_dtypes.bfloat16))
     x = np.array([1.0078125, -3.0], ml_dtypes.bfloat16)
-    (result,) = run_isolated([(render(program), [x])])[0]
+    outcome: Any = run_isolated([(render(program), [x])])[0]
+    (result,) = outcome
     assert same_bits(result, interpret_flat(program, x)[0])
 
 
@@ -205,7 +208,7 @@ def test_tangents_are_dots():
 def test_parameters_are_those_of_the_function_and_results_in_its_containers():
     params, x = example()
     program = ad.trace(ad.value_and_grad(loss), params, x)
-    namespace = {}
+    namespace: dict[str, Any] = {}
     exec(render(program), namespace)
     value, gradient = namespace["loss"](params, x)
     expected = ad.interpret(program, params, x)
@@ -226,7 +229,7 @@ def test_dataclasses_tuples_lists_and_none():
 
     args = (Layer(np.ones(2), [np.zeros(3), None]), (np.full(2, 2.0), np.float64(3.0)))
     program = ad.trace(f, *args)
-    namespace = {}
+    namespace: dict[str, Any] = {}
     source = render(program)
     exec(source, namespace)
     assert "class Layer:" in source
@@ -243,7 +246,7 @@ def test_only_numpy_and_scipy_are_imported():
         tree = ast.parse(render(make()))
         imports = [n for n in ast.walk(tree) if isinstance(n, ast.Import | ast.ImportFrom)]
         modules = {a.name for n in imports if isinstance(n, ast.Import) for a in n.names}
-        modules |= {n.module for n in imports if isinstance(n, ast.ImportFrom)}
+        modules |= {str(n.module) for n in imports if isinstance(n, ast.ImportFrom)}
         assert all(m.split(".")[0] in ("numpy", "scipy", "math") for m in modules), name
 
 
@@ -282,6 +285,10 @@ def test_large_constants_are_exact():
     assert max(map(len, source.splitlines())) <= 100
 
 
+def kernel(kind: str) -> Any:
+    return registry.get(kind).impl
+
+
 # --- kernels -------------------------------------------------------------------------------
 
 
@@ -293,10 +300,10 @@ def test_every_primitive_has_a_source():
             library.reference(op.impl, kind)
     text = library.text()
     assert "Any" not in text
-    namespace = {}
+    namespace: dict[str, Any] = {}
     exec("\n".join(sorted(library.imports)) + "\n\n" + text, namespace)
     assert all(m.split()[1].split(".")[0] in ("numpy", "scipy", "math") for m in library.imports)
-    strong = namespace[library.reference(registry.get("STRONG_MUL").impl, "STRONG_MUL")]
+    strong = namespace[library.reference(kernel("STRONG_MUL"), "STRONG_MUL")]
     with np.errstate(invalid="ignore"):
         product = strong(np.array([0.0, 2.0]), np.array([np.inf, 3.0]))
     assert product.tolist() == [0.0, 6.0]
@@ -304,15 +311,15 @@ def test_every_primitive_has_a_source():
 
 def test_kernels_of_one_name_are_told_apart():
     library = Library(Namer(("strong_mul",)))
-    name = library.reference(registry.get("STRONG_MUL").impl, "STRONG_MUL")
+    name = library.reference(kernel("STRONG_MUL"), "STRONG_MUL")
     assert name == "elementwise_strong_mul"
     assert "def elementwise_strong_mul(x, y):" in library.text()
 
 
 def test_what_a_kernel_reads_is_renamed_with_it():
     library = Library(Namer(("COMPARE",)))
-    name = library.reference(registry.get("COMPARE").impl, "COMPARE")
-    namespace = {}
+    name = library.reference(kernel("COMPARE"), "COMPARE")
+    namespace: dict[str, Any] = {}
     exec("import numpy as np\n" + library.text(), namespace)
     assert "elementwise_COMPARE[direction]" in library.text()
     assert namespace[name](1.0, 2.0, direction="LT")
