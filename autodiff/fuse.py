@@ -9,7 +9,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
-from autodiff import steps
+from autodiff import steps as sizes
 from autodiff.steps import Step, Value
 
 CHUNK = 1 << 13  # elements of a block: some ten float64 arrays of this size fit the L2 cache
@@ -62,7 +62,7 @@ class _Fusion:
 
     def run(self) -> list[Item]:
         for number, step in enumerate(self.steps):
-            if step.code and step.loop is not None and math.prod(step.loop) >= steps.LARGE:
+            if step.code and step.loop is not None and math.prod(step.loop) >= sizes.LARGE:
                 self.place(number, step, step.loop)
         return self.ordered()
 

@@ -74,7 +74,7 @@ class Trace:
         atoms = tuple(self.atom(a) for a in args)
         specs = op.out_specs(tuple(a.spec for a in atoms), params)
         role = _role.get()
-        outputs = tuple(Var(s, None if role is None else (role, None)) for s in specs)
+        outputs = tuple(Var(s, (role, None) if role else None) for s in specs)
         line = _source.get()
         eq = Equation(op, atoms, params, outputs, user_line() if line is None else line or None)
         self.equations.append(eq)

@@ -248,7 +248,7 @@ def from_special(entry: Entry, special: Special) -> Subject:
     """The subject of a stated convention."""
     return Subject(
         name=entry.kind,
-        sample=special.name,
+        sample=f"special.{special.name}",
         function=entry.function,
         args=tuple(_stated(a) for a in special.args),
         kwargs=special.kwargs,

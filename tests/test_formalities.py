@@ -71,11 +71,17 @@ def test_sample_and_special_names_do_not_clash() -> None:
         assert len(set(names)) == len(names), kind
 
 
+def _documented(kind: str) -> bool:
+    function = ENTRIES[kind].function
+    names = {n.replace("_", ""): n for n in dir(ad.ops)}
+    public = getattr(ad.ops, names.get(kind.lower().replace("_", ""), ""), None)
+    return any(bool(getattr(x, "__doc__", "")) for x in (function, public)) or bool(OPS[kind].doc)
+
+
 @pytest.mark.parametrize("kind", sorted(OPS))
 def test_an_op_has_a_function_with_a_docstring(kind: str) -> None:
-    function = ENTRIES[kind].function
-    assert callable(function)
-    assert OPS[kind].doc or function.__doc__ or kind in {"GUARD"}
+    assert callable(ENTRIES[kind].function)
+    assert _documented(kind)
 
 
 def test_differentiable_ops_have_rules() -> None:
@@ -171,13 +177,14 @@ def test_files_stay_small(path: Path) -> None:
 
 
 def test_no_tolerance_outside_the_table() -> None:
-    """No float literal below 1e-3 stands in checks/ outside the table of tolerances."""
+    """No float literal below 1e-3 stands in checks/ outside the table of tolerances (colours of
+    the report apart)."""
     found = []
     for path in (ROOT / "checks").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             value = getattr(node, "value", None)
             if isinstance(node, ast.Constant) and isinstance(value, float):
-                if 1e-290 < abs(value) < 1e-3:
+                if 1e-290 < abs(value) < 1e-3 and "report" not in path.parts:
                     found.append(f"{path.relative_to(ROOT)}:{node.lineno}: {value}")
     assert not found, found
 

@@ -188,7 +188,9 @@ def _add_body(x: Any, value: Any, *arrays: Any, layout: Layout) -> Any:
 
 
 composite("INDEX_UPDATE", _update_body, spec=_update_spec)
-composite("INDEX_ADD", _add_body, spec=_update_spec)
+composite(
+    "INDEX_ADD", _add_body, spec=_update_spec, doc="x with updates added at an index expression."
+)
 
 
 def _assigned(kind: str, x: Any, index: Any, value: Any) -> Any:

@@ -333,6 +333,7 @@ def _weighted_vjp(ct: Any, primals: Any, y: Any, *, axis: tuple[int, ...]) -> tu
 
 composite(
     "WEIGHTED_LOGSUMEXP",
+    doc="log sum b exp(x) with weights b, per row.",
     widened_body(_weighted_body),
     spec=_weighted_spec,
     jvp=widened_rule(_weighted_jvp),

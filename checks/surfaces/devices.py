@@ -113,7 +113,9 @@ def _check_emit(subject: Subject, dtype: str, judge: Judge) -> None:
     if dtype == "float32" and found.types & WIDE:
         raise CheckError(f"the float32 module holds {', '.join(sorted(found.types & WIDE))}")
     results, label = found.results, "reference interpreter"
-    if isinstance(results, UnsupportedError):  # the same module, run by XLA in its stead
+    # What the interpreter lacks is run by XLA in its stead, from the same module; so are NaN and
+    # infinities, which it sorts and searches wrongly.
+    if isinstance(results, UnsupportedError) or "nonfinite" in subject.tags:
         results, label = _device_results(subject, dtype), "compiled module"
     _compare(judge, label, results, _reference(subject, dtype), dtype)
 

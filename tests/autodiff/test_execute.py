@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import autodiff as ad
-from autodiff import fuse, taps
+from autodiff import fuse, steps, taps
 from autodiff.arena import plan_memory
 from autodiff.errors import GuardError, ShapeError, TracerError
 from autodiff.execute import Executable, compile_program
@@ -57,7 +57,7 @@ def poisoned(executable):
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Blocks of a few elements, so that small arrays are cut."""
-    monkeypatch.setattr(fuse, "LARGE", 24)
+    monkeypatch.setattr(steps, "LARGE", 24)
     monkeypatch.setattr(fuse, "CHUNK", 10)
 
 
@@ -94,7 +94,7 @@ def test_blocks_are_bit_equal(shape, small_blocks):
         x, y = rng.normal(size=shape), rng.normal(size=other)
         program = ad.trace(chain, x, y)
         executable = Executable(program)
-        assert np.prod(shape) < fuse.LARGE or "for start in range" in executable.source.body
+        assert np.prod(shape) < steps.LARGE or "for start in range" in executable.source.body
         got = poisoned(executable)(x, y)
         for a, b in zip(got, interpret_flat(program, x, y), strict=True):
             assert same_bits(a, b)
@@ -573,7 +573,7 @@ def test_buffers_are_reused_by_liveness():
     executable = Executable(ad.trace(f, x))
     assert executable.source.bytes < 3 * x.nbytes
     source = executable.source.body
-    assert source.count("np.tanh(") == 50
+    assert source.count(" tanh(") == 50
     assert "reduce" in source
 
 
@@ -596,9 +596,9 @@ def test_equal_work_is_done_once_and_transposes_are_folded():
     rng = np.random.default_rng(10)
     x, w = rng.normal(size=(3, 4)), rng.normal(size=(4, 5))
     source = Executable(ad.trace(ad.grad(f, argnums=(0, 1)), x, w)).source.body
-    assert source.count("np.exp(") == 1
+    assert source.count(" exp(") == 1
     assert source.count(".T") == 2
-    assert "w_bar = np.dot(transpose_x, " in source
+    assert "w_bar = dot(transpose_x, " in source
 
 
 def test_results_copied_from_buffers_are_copied_last():
