@@ -333,8 +333,8 @@ def _weighted_vjp(ct: Any, primals: Any, y: Any, *, axis: tuple[int, ...]) -> tu
 
 composite(
     "WEIGHTED_LOGSUMEXP",
-    doc="log sum b exp(x) with weights b, per row.",
     widened_body(_weighted_body),
+    doc="log sum b exp(x) with weights b, per row.",
     spec=_weighted_spec,
     jvp=widened_rule(_weighted_jvp),
     vjp=widened_rule(_weighted_vjp),
