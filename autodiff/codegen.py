@@ -11,7 +11,7 @@ from autodiff.arena import Arena, plan_memory
 from autodiff.codegen_blocks import BlockWriter, dense_inputs, densified, wrapped
 from autodiff.errors import GuardError
 from autodiff.fuse import Block, Item, fuse
-from autodiff.kernels.memory import clear, own
+from autodiff.kernels.memory import clear, own, renew
 from autodiff.naming import Namer, name_values
 from autodiff.optimise import optimise
 from autodiff.plan import plan
@@ -49,7 +49,7 @@ class Source:
 
     def namespace(self) -> dict[str, Any]:
         """Constants (not writeable), helpers and taps that the code names."""
-        helpers = {"own": own, "clear": clear, "GuardError": GuardError}
+        helpers = {"own": own, "clear": clear, "renew": renew, "GuardError": GuardError}
         space: dict[str, Any] = {**helpers, **self.scope.externals}
         for name, value in self.scope.constants.values():
             fixed = value.view()
@@ -62,7 +62,9 @@ def generate(program: Program, name: str, hints: Sequence[str]) -> Source:
     """The source for a program; `hints` name its captures and inputs."""
     flat = plan(program)
     small = optimise(flat.program)
-    namer = Namer((name, "workspace", "memory", "own", "clear", "tap", "rows", "start"))
+    namer = Namer(
+        (name, "workspace", "memory", "kept", "own", "clear", "renew", "tap", "rows", "start")
+    )
     scope = Scope(namer, native=True)
     variables = (*small.captures, *small.inputs)
     given = {v: namer.fresh(h) for v, h in zip(variables, hints, strict=True)}
@@ -110,6 +112,7 @@ class Printer:
         self.fixed: dict[Value, str] = {}  # values of the workspace, with their definitions
         self.ready: set[Value] = set()  # values whose names are assigned in the function
         self.blocks: list[str] = []
+        self.kept = 0  # large results, whose arrays the workspace remembers
         self.source = ""
 
     def text(self, inputs: Sequence[str]) -> str:
@@ -121,27 +124,27 @@ class Printer:
         lines += [line for v in self.outputs for line in self.needed(v)]
         returned = [self.returned(v) for v in self.outputs]
         tail = wrapped(f"{INDENT}return (", returned, ",)")
-        unpack = wrapped(f"{INDENT}(", [v.name for v in self.fixed], ",) = workspace")
+        names = ["kept", *(v.name for v in self.fixed)]
+        unpack = wrapped(f"{INDENT}(", names, ",) = workspace")
         head = [
             '@np.errstate(all="ignore")',
             wrapped(f"def {self.name}(", ["workspace", *inputs], "):"),
-            *([unpack] if self.fixed else []),
+            unpack,
         ]
         function = "\n".join([*head, *lines, tail])
         return "\n\n\n".join([self.workspace(), *self.blocks, function])
 
     def workspace(self) -> str:
         """The function that makes the buffers."""
-        if not self.fixed:
-            return f'def workspace():\n{INDENT}"""No buffers."""\n{INDENT}return ()'
         lines = [
             "def workspace():",
             f'{INDENT}"""Buffers of one call, {self.arena.size} bytes; values share places in '
             'turn."""',
             f"{INDENT}memory = np.empty({self.arena.size + 64}, np.uint8)",
             f"{INDENT}memory = memory[-memory.ctypes.data % 64 :]",
+            f"{INDENT}kept = [None] * {self.kept}",
             *(f"{INDENT}{v.name} = {text}" for v, text in self.fixed.items()),
-            wrapped(f"{INDENT}return (", [v.name for v in self.fixed], ",)"),
+            wrapped(f"{INDENT}return (", ["kept", *(v.name for v in self.fixed)], ",)"),
         ]
         return "\n".join(lines)
 
@@ -174,8 +177,11 @@ class Printer:
         if value.base is not None:
             made = self.needed(value.base)
             return [*made, f"{INDENT}{value.name} = {value.view.format(value.base.name)}"]
-        dtype = self.scope.dtype(value.spec.dtype)
-        return [f"{INDENT}{value.name} = np.empty({value.spec.shape}, {dtype})"]
+        given = f"{value.spec.shape}, {self.scope.dtype(value.spec.dtype)}"
+        if not is_large(value):
+            return [f"{INDENT}{value.name} = np.empty({given})"]
+        self.kept += 1
+        return [f"{INDENT}{value.name} = renew(kept, {self.kept - 1}, {given})"]
 
     # --- items ---
 
@@ -207,7 +213,8 @@ class Printer:
         (out,) = step.outputs
         names = [v.name for v in step.inputs]
         plain = step.code.endswith(", out={o})") and "dtype=" not in step.code
-        if out in self.results and out not in self.ready and plain and out.spec.shape:
+        plain = plain and bool(out.spec.shape) and not is_large(out)
+        if out in self.results and out not in self.ready and plain:
             self.ready.add(out)
             code = step.code.removesuffix(", out={o})") + ")"
             return [f"{INDENT}{out.name} = {code.format(*names)}"]
@@ -231,6 +238,11 @@ class Printer:
             given = ", ".join(dict.fromkeys(h.name for h in holds))
             return f"own({value.name}, {given})"
         return value.name
+
+
+def is_large(value: Value) -> bool:
+    """Whether a result is of at least a quarter of a megabyte."""
+    return value.spec.size * value.spec.dtype.itemsize >= 1 << 18
 
 
 def _claimed(outputs: Sequence[Value], atoms: Sequence[Atom]) -> set[Value]:

@@ -25,8 +25,8 @@ VARIANTS = 64  # programs kept for one spec, each for other decisions of the Pyt
 class Executable:
     """One compiled program: a function of flat arrays and the workspaces it runs in.
 
-    Each call takes a workspace of its own, so that threads and nested calls never share buffers;
-    results are new arrays.
+    Each call takes a workspace of its own, so that threads and nested calls never share buffers.
+    Results are new arrays, or large ones of earlier calls that nothing refers to any more.
     """
 
     def __init__(self, program: Program) -> None:

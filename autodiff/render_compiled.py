@@ -15,13 +15,17 @@ TAP = '''def tap(value, *, name):
 
 def module_text(program: Program, source: Source) -> str:
     """Docstring, imports, constants, kernels, workspace and functions."""
-    texts = definitions(memory)[0]
+    texts = {n: d.text for n, d in definitions(memory)[0].items()}
+    renewal = "\n\n\n".join(texts[n] for n in ("references", "ALONE", "renew"))
     helpers = (
-        ("own(", texts["own"].text),
-        ("clear(", texts["clear"].text),
+        ("own(", texts["own"]),
+        ("clear(", texts["clear"]),
+        ("renew(", renewal),
         ("GuardError(", GUARD),
         ("tap(", TAP),
     )
+    if "renew(" in source.body:
+        source.scope.library.imports.add("import sys")
     name = source.name.removesuffix("_flat")
     doc = (
         f'"""{name}: the plan that autodiff.compile runs, on arrays of these shapes and dtypes."""'

@@ -68,9 +68,9 @@ LIVE_RULES: "weakref.WeakValueDictionary[str, Rule]" = weakref.WeakValueDictiona
 
 def with_consts(program: Program, captured: Sequence[Any], all_captured: Sequence[Any]) -> Program:
     """A closed program taking the operands `all_captured`, of which `captured` are its own."""
-    names = {id(c): i for i, c in enumerate(all_captured)}
+    names = {c.ref: i for i, c in enumerate(all_captured)}
     for value in captured:
-        if id(value) not in names:
+        if value.ref not in names:
             raise TracerError(
                 f"the rule of '{program.name}' closes over a traced value ({value.spec}) that the "
                 "function itself does not use",
@@ -83,7 +83,7 @@ def with_consts(program: Program, captured: Sequence[Any], all_captured: Sequenc
     def f(*args: Any) -> tuple[Any, ...]:
         from autodiff.interpret import run
 
-        own = [args[names[id(c)]] for c in captured]
+        own = [args[names[c.ref]] for c in captured]
         return run(body, (*own, *args[len(all_captured) :]))
 
     specs = (*(spec_of(c) for c in all_captured), *body.in_specs[k:])
@@ -124,4 +124,4 @@ def select(mask: Any, new: Any, old: Any) -> Any:
 
 def distinct(*groups: Any) -> list[Any]:
     """Captured values of several bodies, each once."""
-    return list({id(c): c for group in groups for c in group}.values())
+    return list({c.ref: c for group in groups for c in group}.values())

@@ -45,7 +45,7 @@ def poisoned(executable):
 
     def spoilt(buffers, *arrays):
         for b in buffers:
-            if b.flags.writeable:
+            if isinstance(b, np.ndarray) and b.flags.writeable:
                 junk = rng.integers(-(2**31), 2**31 - 1, b.shape)
                 b[...] = np.nan if b.dtype.kind in "fc" else junk.astype(b.dtype)
         return run(buffers, *arrays)
@@ -650,3 +650,26 @@ def test_places_of_values_alive_together_never_overlap(seed):
 def test_rendering_before_the_first_call_is_an_error():
     with pytest.raises(ShapeError, match="has not been called yet"):
         ad.render(ad.compile(lambda x: x))
+
+
+def test_large_results_take_the_memory_of_those_given_up():
+    compiled = ad.compile(lambda x: (np.exp(x), (np.tanh(x) * 2.0).reshape(2, -1)))
+    x = np.linspace(-1.0, 1.0, 50_000)
+    first = compiled(x)
+    place = [r.ctypes.data for r in first]
+    copies = [r.copy() for r in first]
+    second = compiled(-x)  # the first is held: other memory
+    assert all(r.ctypes.data not in place for r in second)
+    assert all(same_bits(r, c) for r, c in zip(first, copies, strict=True))
+    part = first[1][1:, ::7]  # a view holds its memory too
+    kept, del_place = part.copy(), second[0].ctypes.data
+    del first, second
+    third = compiled(2 * x)
+    assert same_bits(part, kept)
+    assert third[0].ctypes.data == del_place
+    held = memoryview(third[0])
+    before = bytes(held[:100])
+    del third
+    compiled(3 * x)
+    compiled(4 * x)
+    assert bytes(held[:100]) == before
