@@ -212,11 +212,12 @@ class Printer:
         """A call that writes into its output; a result is made by the call where it can be."""
         (out,) = step.outputs
         names = [v.name for v in step.inputs]
-        plain = step.code.endswith(", out={o})") and "dtype=" not in step.code
+        tail = ", out={o})" if step.reduced else ", {o})"
+        plain = step.code.endswith(tail)
         plain = plain and bool(out.spec.shape) and not is_large(out)
         if out in self.results and out not in self.ready and plain:
             self.ready.add(out)
-            code = step.code.removesuffix(", out={o})") + ")"
+            code = step.code.removesuffix(tail) + ")"
             return [f"{INDENT}{out.name} = {code.format(*names)}"]
         lines = self.needed(out)
         return [*lines, INDENT + step.code.format(*names, o=out.name)]

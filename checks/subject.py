@@ -39,6 +39,7 @@ class Subject:
     condition: float = 1.0
     second: bool = True
     thorough: bool = True
+    first: bool = True
     special: Special | None = None
     user: bool = False
 
@@ -287,7 +288,9 @@ def subjects_of(entry: Entry) -> list[Subject]:
     for sample in samples:
         plain = not sample.tags and any(np.ndim(a) for a in tree.flatten(sample.args)[0])
         made = from_sample(entry, sample, plain and thorough < THOROUGH)
-        found.append(dataclasses.replace(made, second=made.second and sample.name in deep))
+        deepened = made.second and sample.name in deep
+        leads = plain and thorough == 0
+        found.append(dataclasses.replace(made, second=deepened, first=leads))
         thorough += plain
     return found + [from_special(entry, s) for s in entry.specials]
 

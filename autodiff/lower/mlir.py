@@ -150,11 +150,11 @@ def functions(text: str) -> dict[str, tuple[frozenset[str], frozenset[str]]]:
     module = parse(text)
     legalize(module)
     own: dict[str, tuple[set[str], set[str], set[str]]] = {}
-    for op in module.body.operations:
-        source = str(op)
+    # the module is printed once: printing its functions one by one takes ten times as long
+    for source in _FUNCTION.split(str(module))[1:]:
         called = {a or b for a, b in _CALLED.findall(source)}
-        name = str(op.attributes["sym_name"]).strip('"')
-        own[name] = (set(op_names(op)), set(element_types(source)), called)
+        name = _NAME.findall(source)[0]
+        own[name] = (set(_OP.findall(source)), set(element_types(source)), called)
     result = {}
     for name in own:
         reached, todo = {name}, [name]
@@ -167,6 +167,9 @@ def functions(text: str) -> dict[str, tuple[frozenset[str], frozenset[str]]]:
     return result
 
 
+_FUNCTION = re.compile(r"^  func\.func ", re.MULTILINE)
+_NAME = re.compile(r"@([\w.$-]+)")
+_OP = re.compile(r'(?:= |applies |^\s+)"?((?:stablehlo|chlo|mhlo)\.[a-z]\w*)', re.MULTILINE)
 _CALLED = re.compile(r"\bcall @([\w.$-]+)|\bdecomposition = @([\w.$-]+)")
 _TENSOR = re.compile(r"tensor<(?:[\d?]+x)*(?:complex<)?(\w+)")
 _FLOAT = re.compile(r"(?:b?f|tf)\d+\w*")

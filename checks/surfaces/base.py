@@ -114,7 +114,8 @@ def rounded(arrays: Sequence[Any]) -> list[Any]:
     for a in arrays:
         a = np.asarray(a)
         if a.dtype.kind == "f":
-            a = a.astype(np.float32).astype(np.float64)
+            with np.errstate(over="ignore"):
+                a = a.astype(np.float32).astype(np.float64)
         elif a.dtype.kind == "c":
             a = a.astype(np.complex64).astype(np.complex128)
         out.append(a)
