@@ -89,6 +89,7 @@ def _with_imports(body: str, scope: Scope) -> str:
 _CALL = re.compile(r"\bnp\.(\w+)\b(?=\(|\.reduce\()")
 _IMPORTED = {n for n in dir(np) if isinstance(getattr(np, n), np.ufunc)} | {
     "copyto",
+    "putmask",
     "dot",
     "concatenate",
 }
@@ -212,7 +213,7 @@ class Printer:
         """A call that writes into its output; a result is made by the call where it can be."""
         (out,) = step.outputs
         names = [v.name for v in step.inputs]
-        tail = ", out={o})" if step.reduced else ", {o})"
+        tail = ", out={o})"
         plain = step.code.endswith(tail)
         plain = plain and bool(out.spec.shape) and not is_large(out)
         if out in self.results and out not in self.ready and plain:

@@ -48,19 +48,26 @@ def _where(low: Lowering, eq: Equation) -> Value | None:
     target, holds = low.output(eq), low.operand(condition)
     if out.spec.size < SMALL:
         low.copy(low.operand(y), target)
-        code = "np.copyto({o}, {0}, where={1})"
-        return low.into(code, (low.operand(x), holds), target, updates=True)
+        return _masked_copy(low, low.operand(x), holds, target)
     bits, zeros = low.bits(target), [_is_zero(a) for a in (x, y)]
     if any(zeros):
         kept = low.bits(y if zeros[0] else x)
         mask = low.mask(holds, width, inverted=zeros[0])
-        low.into("np.bitwise_and({0}, {1}, {o})", (kept, mask), bits)
+        low.into("np.bitwise_and({0}, {1}, out={o})", (kept, mask), bits)
         return target
     mask = low.mask(holds, width)
-    low.into("np.bitwise_xor({0}, {1}, {o})", (low.bits(x), low.bits(y)), bits)
-    low.into("np.bitwise_and({0}, {1}, {o})", (bits, mask), bits)
-    low.into("np.bitwise_xor({0}, {1}, {o})", (bits, low.bits(y)), bits)
+    low.into("np.bitwise_xor({0}, {1}, out={o})", (low.bits(x), low.bits(y)), bits)
+    low.into("np.bitwise_and({0}, {1}, out={o})", (bits, mask), bits)
+    low.into("np.bitwise_xor({0}, {1}, out={o})", (bits, low.bits(y)), bits)
     return target
+
+
+def _masked_copy(low: Lowering, value: Value, condition: Value, target: Value) -> Value:
+    """The value put into the target where the condition holds."""
+    shape = target.spec.shape
+    same = condition.spec.shape == shape and value.spec.shape in ((), shape)
+    code = "np.putmask({o}, {1}, {0})" if same else "np.copyto({o}, {0}, where={1})"
+    return low.into(code, (value, condition), target, updates=True)
 
 
 def _is_zero(atom: Atom) -> bool:
@@ -78,7 +85,9 @@ def _strong(name: str) -> Rule:
             return None
         x, y = (low.operand(a) for a in eq.inputs)
         target, zero = low.output(eq), low.is_zero(x)
-        low.into(f"{name}({{0}}, {{1}}, {{o}})", (x, y), target)
+        low.into(f"{name}({{0}}, {{1}}, out={{o}})", (x, y), target)
+        if out.spec.size < SMALL:
+            return _masked_copy(low, low.constant(np.zeros((), out.spec.dtype)), zero, target)
         mask = low.temporary(f"{target.name}_mask", out.spec.with_dtype(width))
         given = (low.bits(target), zero, mask)
         return low.into("clear({o}, {0}, {1}, {2})", given, target, updates=True)
@@ -165,7 +174,7 @@ def _dot_sum(low: Lowering, x: Value, out: Value, axis: int, keepdims: bool) -> 
     shape = ((1, n) if axis == 0 else (n, 1)) if keepdims else (n,)
     ones = low.constant(np.ones(shape, x.spec.dtype))
     inputs = (ones, x) if axis == 0 else (x, ones)
-    return low.into("np.dot({0}, {1}, {o})", inputs, out, elementwise=False)
+    return low.into("np.dot({0}, {1}, out={o})", inputs, out, elementwise=False)
 
 
 def _matmul(low: Lowering, eq: Equation) -> Value | None:
@@ -174,7 +183,7 @@ def _matmul(low: Lowering, eq: Equation) -> Value | None:
         return None
     # np.dot is the same BLAS call with less around it
     name = "np.dot" if len(x.spec.shape) == len(y.spec.shape) == 2 else "np.matmul"
-    return low.into(f"{name}({{0}}, {{1}}, {{o}})", (x, y), low.output(eq), elementwise=False)
+    return low.into(f"{name}({{0}}, {{1}}, out={{o}})", (x, y), low.output(eq), elementwise=False)
 
 
 def _concat(low: Lowering, eq: Equation) -> Value | None:
@@ -200,7 +209,7 @@ def _argmax_mask(low: Lowering, eq: Equation) -> Value | None:
     code = f"{{0}}.argmax({last}, {{o}}, keepdims=True)"
     low.into(code, (x,), first, elementwise=False)
     index = low.constant(np.arange(x.spec.shape[-1]))
-    return low.into("np.equal({0}, {1}, {o})", (first, index), low.output(eq))
+    return low.into("np.equal({0}, {1}, out={o})", (first, index), low.output(eq))
 
 
 def _label_mask(low: Lowering, eq: Equation) -> Value | None:
@@ -218,7 +227,7 @@ def _label_mask(low: Lowering, eq: Equation) -> Value | None:
         contiguous=False,
     )
     index = low.constant(np.arange(eq.params["classes"]))
-    return low.into("np.equal({0}, {1}, {o})", (column, index), low.output(eq))
+    return low.into("np.equal({0}, {1}, out={o})", (column, index), low.output(eq))
 
 
 LOWERINGS: Mapping[str, Rule] = {

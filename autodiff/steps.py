@@ -176,7 +176,7 @@ class Lowering:
         if at not in self._masks:
             holds = self.temporary(f"{x.name}_zero", x.spec.with_dtype(np.bool_))
             zero = self.constant(np.zeros((), x.spec.dtype))
-            self._masks[at] = self.into("np.equal({0}, {1}, {o})", (x, zero), holds)
+            self._masks[at] = self.into("np.equal({0}, {1}, out={o})", (x, zero), holds)
         return self._masks[at]
 
     # --- steps ---
@@ -224,7 +224,7 @@ class Lowering:
             name = self.writer.library.reference(eq.op.impl, eq.op.kind)
         inputs = [self.operand(a) for a in eq.inputs]
         places = ", ".join(f"{{{i}}}" for i in range(len(inputs)))
-        return self.into(f"{name}({places}, {{o}})", inputs, self.output(eq))
+        return self.into(f"{name}({places}, out={{o}})", inputs, self.output(eq))
 
     def call(self, eq: Equation) -> None:
         """Any other op: the call that `render` prints makes new arrays."""

@@ -40,7 +40,7 @@ def clear(values: Any, bits: Any, condition: Any, mask: Any) -> None:
     large, overwritten) clears bits without a branch: 0 - 1 keeps all, 1 - 1 keeps none.
     """
     count = np.count_nonzero(condition)
-    if count * 16 > condition.size > 1024:
+    if count * 16 > condition.size:
         np.copyto(mask, condition)
         np.subtract(mask, 1, out=mask)
         np.bitwise_and(bits, mask, out=bits)

@@ -138,7 +138,7 @@ define(
 def _exact_claims(subject: Subject) -> bool:
     if not ordinary(subject) or subject.tags & {"nonfinite", "integer"}:
         return False
-    kinds = {eq.op.kind for eq in subject.road[0].equations}
+    kinds = {eq.op.kind for eq in subject.closely[0].equations}
     return kinds <= _exact_kinds()
 
 
@@ -154,7 +154,7 @@ def _check_exact(subject: Subject, dtype: str, judge: Judge) -> None:
     from autodiff.lower.exact import NotExact, evaluate_exact
 
     del dtype
-    program, args = subject.road
+    program, args = subject.closely
     try:
         expected = evaluate_exact(program, args)
     except NotExact:
