@@ -1,1 +1,1 @@
-"""Benchmarks: ours beside the peers, in one process, as ratios. They report; they never fail on a time."""
+"""Benchmarks: ours beside the peers, in one process, as ratios; they never fail on a time."""

@@ -1,4 +1,4 @@
-"""`python -m benchmarks [NAME ...]`: run all benchmarks, or those named (execute, overhead, sweep)."""
+"""`python -m benchmarks [NAME ...]`: run all benchmarks, or those named."""
 
 import importlib
 import pkgutil

@@ -166,7 +166,7 @@ class Subject:
 
     @property
     def closely(self) -> tuple[Program, list[Array]]:
-        """As `road`, but with derivatives at planted points too: what exact arithmetic is held to."""
+        """As `road`, with derivatives at planted points too: what exact arithmetic is held to."""
         planted = not self.sample.startswith("shape_")
         return self.derivative if self.thorough or planted else self.road
 
