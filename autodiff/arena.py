@@ -1,5 +1,6 @@
 """Memory of the executor's buffers: places that values share when their lives do not overlap."""
 
+import bisect
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -128,6 +129,7 @@ def _in_place(
 ) -> dict[Value, Value]:
     """Results of elementwise steps that take the memory of an operand which ends there."""
     merged: dict[Value, Value] = {}
+    taken: set[Value] = set()
     for step, block in _steps(items):
         if step.loop is None or step.reduced is not None or step.updates:
             continue
@@ -139,11 +141,12 @@ def _in_place(
         for v in step.inputs:
             root = v.root
             fits = root.origin == "buffer" and root not in own and lives[root][1] == time
-            fits = fits and (root in scratch) == (out in scratch) and root not in merged.values()
+            fits = fits and (root in scratch) == (out in scratch) and root not in taken
             fits = fits and _same_place(v, step.outputs[0])
             fits = fits and all(_same_place(u, v) for u in step.inputs if u.root is root)
             if fits:
                 merged[out] = root
+                taken.add(root)
                 break
     return merged
 
@@ -170,10 +173,10 @@ def _pack(
     total = 0
     for size, begin, end, values in sorted(slots, key=lambda s: (-s[0], s[1])):
         at = 0
-        for low, high, first, last in sorted(placed):
+        for low, high, first, last in placed:  # by offset
             if first <= end and begin <= last and low < at + size and at < high:
                 at = -(-high // ALIGN) * ALIGN
-        placed.append((at, at + size, begin, end))
+        bisect.insort(placed, (at, at + size, begin, end))
         offsets.update(dict.fromkeys(values, at))
         total = max(total, at + size)
     return offsets, total

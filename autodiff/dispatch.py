@@ -35,15 +35,7 @@ def make_attempt(
     lines = _unpack(in_tree, "args", iter(leaves), space)
     if lines is None or not all(k is np.ndarray or issubclass(k, _SCALARS) for k in kinds):
         return None
-    for i, (leaf, spec, kind) in enumerate(zip(leaves, specs, kinds, strict=True)):
-        space[f"d{i}"], space[f"k{i}"] = spec.dtype, kind
-        if kind is np.ndarray:
-            test = f"type({leaf}) is not ndarray or {leaf}.shape != {spec.shape}"
-            lines.append(f"if {test} or {leaf}.dtype is not d{i}: return MISS")
-        else:
-            lines.append(f"if type({leaf}) is not k{i}: return MISS")
-            lines.append(f"{leaf} = asarray({leaf})")
-            lines.append(f"if {leaf}.dtype is not d{i}: return MISS")
+    lines += _leaf_checks(leaves, specs, kinds, space)
     results = [f"y{i}" for i in range(out_tree.num_leaves)]
     unpacked = ", ".join(results) + ("," if len(results) == 1 else "")
     body = [
@@ -59,6 +51,23 @@ def make_attempt(
     exec(compile(text, "<dispatch>", "exec"), space)
     attempt: Callable[[tuple[Any, ...]], Any] = space["attempt"]
     return attempt
+
+
+def _leaf_checks(
+    leaves: Sequence[str], specs: Sequence[Spec], kinds: Sequence[type], space: dict[str, Any]
+) -> list[str]:
+    """Lines that check types, shapes and dtypes, and make numbers arrays."""
+    lines: list[str] = []
+    for i, (leaf, spec, kind) in enumerate(zip(leaves, specs, kinds, strict=True)):
+        space[f"d{i}"], space[f"k{i}"] = spec.dtype, kind
+        if kind is np.ndarray:
+            test = f"type({leaf}) is not ndarray or {leaf}.shape != {spec.shape}"
+            lines.append(f"if {test} or {leaf}.dtype is not d{i}: return MISS")
+        else:
+            lines.append(f"if type({leaf}) is not k{i}: return MISS")
+            lines.append(f"{leaf} = asarray({leaf})")
+            lines.append(f"if {leaf}.dtype is not d{i}: return MISS")
+    return lines
 
 
 def _unpack(

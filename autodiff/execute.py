@@ -200,10 +200,11 @@ def compile(f: Callable[..., Any]) -> Compiled:
     which NumPy writes into reused buffers, chains of elementwise ops run block by block in the
     cache, and equal computations are done once. Values have their own dtypes (16-bit floats are
     computed in float32 and rounded after each op); float64 results equal the interpreter's bit for
-    bit where nothing is summed. Results are new arrays; arguments are never modified.
+    bit where nothing is summed. Results are new arrays (a large one may take the memory of an
+    earlier result that nothing refers to any more); arguments are never modified.
     A Python branch on a value is decided anew at each call: where it goes another way the function
-    is traced again, and both programs are kept. Arrays that f closes over are constants. Called on
-    traced values it calls `f`. It may be called from several threads.
-    `autodiff.render(compiled)` prints the plan that ran last.
+    is traced again, and both programs are kept. What f computes without its arguments, arrays it
+    closes over above all, is constant. Called on traced values it calls `f`. Any number of threads
+    may call it. `autodiff.render(compiled)` prints the plan that ran last.
     """
     return Compiled(f)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from autodiff import steps as sizes
 from autodiff.steps import Step, Value
 
+TRIED = 8  # blocks of its shape that a step is offered to, latest first
 CHUNK = 1 << 13  # elements of a block: some ten float64 arrays of this size fit the L2 cache
 
 
@@ -26,11 +27,17 @@ class Rows:
 
 @dataclasses.dataclass(eq=False)
 class Block:
-    """Steps that are run block by block."""
+    """Steps that are run block by block; `made` are the values they write."""
 
     loop: tuple[int, ...]
     rows: Rows
-    steps: list[Step]
+    steps: list[Step] = dataclasses.field(default_factory=list)
+    made: set[Value] = dataclasses.field(default_factory=set)
+
+    def add(self, step: Step) -> None:
+        """Take in one more step."""
+        self.steps.append(step)
+        self.made.add(step.outputs[0].root)
 
     def is_partial(self, step: Step) -> bool:
         """Whether the step reduces over the rows, so that its result stands after the loop."""
@@ -59,6 +66,7 @@ class _Fusion:
         self.group: list[int] = list(range(len(steps)))  # the first step of each step's group
         self.within: dict[int, list[int]] = {n: [n] for n in range(len(steps))}
         self.blocks: dict[int, Block] = {}
+        self.latest: dict[tuple[int, ...], list[int]] = {}  # blocks of each loop shape
 
     def run(self) -> list[Item]:
         for number, step in enumerate(self.steps):
@@ -68,17 +76,18 @@ class _Fusion:
 
     def place(self, number: int, step: Step, loop: tuple[int, ...]) -> None:
         """Join the latest block of the same shape that may take the step, or open one."""
-        candidates = [b for b in self.blocks if self.blocks[b].loop == loop]
-        for first in reversed(candidates):
-            block = self.blocks[first]
-            if fits(step, block, block.steps) and not self.crosses(number, first):
+        candidates = self.latest.setdefault(loop, [])
+        for first in candidates[: -TRIED - 1 : -1]:
+            if fits(step, self.blocks[first]) and not self.crosses(number, first):
                 self.group[number] = first
                 self.within[first] += self.within.pop(number)
-                block.steps.append(step)
+                self.blocks[first].add(step)
                 return
-        block = Block(loop, cut(loop), [step])
-        if fits(step, block, ()):
+        block = Block(loop, cut(loop))
+        if fits(step, block):
+            block.add(step)
             self.blocks[number] = block
+            candidates.append(number)
 
     def crosses(self, number: int, first: int) -> bool:
         """Whether the step needs something outside the group that itself needs the group."""
@@ -140,13 +149,12 @@ def dependencies(steps: Sequence[Step]) -> list[set[int]]:
     return found
 
 
-def fits(step: Step, block: Block, members: Sequence[Step]) -> bool:
+def fits(step: Step, block: Block) -> bool:
     """Whether every operand and result can be cut into the block's rows."""
     loop, rows = block.loop, block.rows
-    made = {s.outputs[0].root for s in members}
     for v in step.inputs:
         sliced = is_sliced(v, loop, rows)
-        if sliced is None or (v.root in made and not (sliced and keeps_rows(v, rows))):
+        if sliced is None or (v.root in block.made and not (sliced and keeps_rows(v, rows))):
             return False
     if step.reduced is None:
         return True

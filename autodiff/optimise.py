@@ -6,7 +6,6 @@ the transposed operands, whose sums a BLAS may order differently.
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -196,9 +195,3 @@ _RULES: Mapping[str, Callable[[_Pass, Equation], list[Equation]]] = {
     "RESHAPE": _reshape,
     "ADD": _add,
 }
-
-
-def constants(program: Program) -> list[Any]:
-    """Arrays of the constants a program reads, in order."""
-    atoms = (*(a for eq in program.equations for a in eq.inputs), *program.outputs)
-    return [a.value for a in atoms if isinstance(a, Literal)]

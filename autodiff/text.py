@@ -47,11 +47,6 @@ def literal_text(value: np.ndarray[Any, Any]) -> str:
     return _literal(value, digests=False)
 
 
-def param_text(value: Any) -> str:
-    """A parameter (without sub-programs) as text."""
-    return _Writer(sources=False, digests=False).param(value, "")
-
-
 class _Writer:
     """One rendering of a program and its sub-programs."""
 

@@ -1,14 +1,7 @@
 """The fast executor beside hand-written NumPy, HIPS autograd, jax.jit and torch, on one thread."""
 
-import os
 from collections.abc import Callable
 from typing import Any
-
-for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ.setdefault(_name, "1")
-os.environ.setdefault(
-    "XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
-)
 
 import numpy as np
 

@@ -1,11 +1,7 @@
 """What the engine itself costs per equation: tracing, transforms, text, printing, compiling."""
 
-import os
 from collections.abc import Callable
 from typing import Any
-
-for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-    os.environ.setdefault(_name, "1")
 
 import numpy as np
 
