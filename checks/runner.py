@@ -165,7 +165,8 @@ def _row(
         sample=subject.sample,
         surface=found.name,
         dtype=dtype,
-        status="fail" if failed else "pass",
+        status=_status(failed, worst),
+        reason="" if failed or worst is not None else NOTHING,
         message=message,
         repro=repro,
         seed=subject.seed,
@@ -173,6 +174,16 @@ def _row(
         evaluations=judge.evaluations,
     )
     return base if worst is None else dataclasses.replace(base, **_measured(worst))
+
+
+NOTHING = "nothing was compared: the road does not exist for this subject, or decides nothing"
+
+
+def _status(failed: bool, worst: Finding | None) -> str:
+    """A check that compared nothing has not passed."""
+    if failed:
+        return "fail"
+    return "skipped" if worst is None else "pass"
 
 
 def _measured(worst: Finding) -> dict[str, Any]:
@@ -237,7 +248,7 @@ def _with_exclusion(row: Row) -> Row:
 
 def _judged(row: Row, known: Exclusion) -> Row:
     """An excluded check: it must fail, and for the stated reason."""
-    if row.status == "pass":
+    if row.status in ("pass", "skipped"):
         return dataclasses.replace(
             row,
             status="stale",

@@ -167,3 +167,14 @@ def test_subject_of_a_function_is_deterministic():
     np.testing.assert_array_equal(subject.tangents()[0], again.tangents()[0])
     assert not np.array_equal(subject.tangents("a")[0], subject.tangents("b")[0])
     assert not np.all(subject.cotangents()[0] == 1.0)
+
+
+def test_a_check_that_compared_nothing_has_not_passed(monkeypatch):
+    from checks.results import SKIPPED
+    from checks.surfaces.base import SURFACES
+
+    idle = dataclasses.replace(surface("reverse"), check=lambda subject, dtype, judge: None)
+    monkeypatch.setitem(SURFACES, "reverse", idle)
+    rows = run_item(Item("EXP", "reverse"))
+    assert {r.status for r in rows} == {SKIPPED}
+    assert all("nothing was compared" in r.reason for r in rows)
