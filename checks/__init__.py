@@ -6,8 +6,19 @@ from typing import Any
 _HOMES = {
     "assert_close": "checks.compare",
     "check_function": "checks.runner",
+    "check_gradients": "checks.gradients.check",
+    "GradientError": "checks.gradients.report",
+    "GradientReport": "checks.gradients.report",
+    "gradient_check": "checks.properties.decorators",
     "sweep": "checks.runner",
-}
+    "vmap_check": "checks.properties.decorators",
+    "VmapReport": "checks.properties.mapping",
+    "check_vmap": "checks.properties.mapping",
+} | dict.fromkeys(
+    """normal positive nonzero unit between integers distinct bools complexes probabilities spd
+    symmetric orthogonal""".split(),
+    "checks.domains",
+)
 
 
 def __getattr__(name: str) -> Any:

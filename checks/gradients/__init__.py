@@ -1,0 +1,1 @@
+"""Gradient checks of any function of arrays: one call, one report, one verdict."""

@@ -1,0 +1,295 @@
+"""Ways in which a gradient goes wrong, each undone and tested again before it is named."""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from checks.gradients.evidence import Probe
+from checks.gradients.factors import named
+from checks.gradients.pattern import Region, place, regions
+from checks.gradients.target import pair
+from checks.gradients.trial import Measured, Trial
+from checks.tolerances import constant
+
+Array = np.ndarray[Any, Any]
+SHIFTS = 64
+REGIONS = 24
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Fault:
+    """A verified fault of the gradient of one point.
+
+    Arguments:
+        name: the word it goes by.
+        text: what the gradient is: "is 2 times the true one".
+        repaired: the gradient with the fault undone; None where it was verified otherwise.
+        region: the entries it is about; None for all.
+    """
+
+    name: str
+    text: str
+    repaired: Array | None = None
+    region: Region | None = None
+
+
+def whole_fault(trial: Trial, point: int) -> Fault | None:
+    """A fault of the whole gradient of one point, undone without further measurements."""
+    claim = trial.gradient[point]
+    whole = Region("", np.ones(claim.shape, bool))
+    found = _zero(trial, point) or scaled(trial, point, whole)
+    return found or _first(trial, point, rearranged(claim))
+
+
+def partial_fault(trial: Trial, point: int, measured: Measured) -> Fault | None:
+    """A fault in a region, a permutation, a lost or added sum or term."""
+    found = _in_a_region(trial, point, measured)
+    if found is None and measured.complete:
+        found = _first(trial, point, _permuted(trial.gradient[point], measured))
+    return found or _reduced(trial, point) or _term(trial, point)
+
+
+Candidate = tuple[str, str, Array]
+
+
+def _first(trial: Trial, point: int, candidates: Iterator[Candidate]) -> Fault | None:
+    claim = trial.gradient[point]
+    for name, text, new in candidates:
+        if not np.array_equal(new, claim) and trial.holds(point, new):
+            return Fault(name, text, new)
+    return None
+
+
+# --- factors -------------------------------------------------------------------------------
+
+
+def _zero(trial: Trial, point: int) -> Fault | None:
+    """A gradient of exact zeros where the difference is not zero."""
+    probe = trial.fresh(point, 0)
+    if np.any(trial.gradient[point]) or abs(probe.difference) <= probe.allowed:
+        return None
+    return Fault("zero", "is zero: detached, or never accumulated")
+
+
+def scaled(trial: Trial, point: int, region: Region) -> Fault | None:
+    """The claim is `c` times the truth in a region: `c` from one probe, tested on another."""
+    claim, probe = trial.gradient[point], trial.fresh(point, 0)
+    inside = pair([np.where(region.mask, claim, 0)], [probe.direction[point]])
+    needed = probe.difference - (probe.claimed - inside)
+    if not inside or not needed or not np.isfinite(inside):
+        return None
+    c = inside / needed
+    error = abs(c) * _blur(trial, probe) / abs(needed)
+    factor = named(trial.target, c, error)
+    if not factor.is_simple and np.count_nonzero(claim[region.mask]) < 3:
+        return None
+    exact = round(c) if abs(c - round(c)) <= error and round(c) else c
+    new = np.where(region.mask, claim / exact, claim)
+    if not trial.holds(point, new):
+        return None
+    where = f" {_at(region)}" if region.text else ""
+    if factor.name == "-1":
+        return Fault("sign", f"has the wrong sign{where}", new, region)
+    return Fault("factor", f"{factor.phrase}{where}", new, region)
+
+
+def _blur(trial: Trial, probe: Probe) -> float:
+    """How far rounding alone may take a claim and a difference apart: less than is allowed."""
+    claim = trial.evidence.tolerance * probe.size
+    if trial.narrow_claim:
+        claim = 4 * claim / constant("narrow_units")
+    return max(probe.error, claim)
+
+
+def _at(region: Region) -> str:
+    text = region.text
+    known = ("where", "off", "above", "below", "inside")
+    if text.startswith(known):
+        return text
+    if text.startswith(("the diagonal", "the boundary")):
+        return f"on {text}"
+    return f"at {text}" if text.endswith("]") else f"in {text}"
+
+
+def _in_a_region(trial: Trial, point: int, measured: Measured) -> Fault | None:
+    """A sign, a factor or zeros in a region, while the rest is right."""
+    x, claim = trial.target.points[point], trial.gradient[point]
+    for region in wrong_regions(trial, point, measured):
+        found = scaled(trial, point, region)
+        if found is not None:
+            return found
+        inside = region.mask & measured.relevant
+        if not np.any(inside) or np.any(claim[region.mask & trial.free[point]]):
+            continue
+        if measured.complete:
+            new = np.where(region.mask, measured.true, claim)
+            if trial.holds(point, new):
+                return Fault("zero", f"is zero {_at(region)}", new, region)
+        elif region.count < x.size and trial.rest_agrees(point, region.mask):
+            return Fault("zero", f"is zero {_at(region)}", None, region)
+    return None
+
+
+def wrong_regions(trial: Trial, point: int, measured: Measured) -> Iterator[Region]:
+    """Regions that hold all wrong entries known, and no right one."""
+    x = trial.target.points[point]
+    bad, right = measured.bad, measured.relevant & ~measured.bad
+    if not np.any(bad) or not np.any(right):
+        return
+    made = 0
+    for region in regions(x, name=trial.target.point_paths[point]):
+        if np.any(bad & ~region.mask) or np.any(right & region.mask):
+            continue
+        if 2 * np.count_nonzero(bad & region.mask) <= region.count and measured.complete:
+            continue
+        made += 1
+        if made <= REGIONS and not trial.spent:
+            yield region
+    if measured.complete:
+        indices = np.argwhere(bad)
+        path = trial.target.point_paths[point]
+        text = path + place(indices[0]) if len(indices) == 1 else f"{len(indices)} entries"
+        yield Region(text, bad)
+
+
+# --- rearranged ----------------------------------------------------------------------------
+
+
+def rearranged(g: Array) -> Iterator[Candidate]:
+    """The truth as a rearrangement of the claim."""
+    if g.dtype.kind == "c":
+        yield "conjugated", "is the complex conjugate of the true one", np.conj(g)
+        yield "conjugated", "is minus the complex conjugate of the true one", -np.conj(g)
+        yield "factor", "is i times the true one", g / 1j
+        yield "factor", "is -i times the true one", g * 1j
+    yield from _transposed(g)
+    for axis, n in enumerate(g.shape):
+        if n > 1:
+            of = f" along axis {axis}" if g.ndim > 1 else ""
+            yield "reversed", f"is reversed{of}", np.flip(g, axis)
+            many = sorted(range(1, n), key=lambda s: min(s, n - s))[:SHIFTS]
+            for s in many:
+                by = s if s <= n - s else s - n
+                yield "shifted", f"is shifted by {by}{of}", np.roll(g, -s, axis)
+
+
+def _transposed(g: Array) -> Iterator[Candidate]:
+    if g.ndim < 2:
+        return
+    seen = [g]
+    rest = g.shape[:-2]
+    by_order = g.reshape(g.shape[::-1]).T
+    in_rows = np.swapaxes(g.reshape(*rest, g.shape[-1], g.shape[-2]), -1, -2)
+    yield "transposed", "is transposed", in_rows
+    if g.shape[-1] != g.shape[-2]:
+        back = np.swapaxes(g, -1, -2).reshape(g.shape)
+        yield "transposed", "is transposed and reshaped", back
+    if g.ndim > 2:
+        yield "transposed", "has its axes in reverse order", by_order
+        for axes in itertools.islice(itertools.permutations(range(g.ndim)), 1, 24):
+            inverse = np.argsort(axes)
+            shape = tuple(g.shape[a] for a in axes)
+            new = g.reshape(shape).transpose(inverse)
+            if not any(np.array_equal(new, s) for s in seen):
+                seen.append(new)
+                yield "transposed", f"has its axes permuted as {tuple(map(int, axes))}", new
+
+
+def _permuted(claim: Array, measured: Measured) -> Iterator[Candidate]:
+    """A permutation of the slices along an axis, read from the measured entries."""
+    true = measured.true
+    size = float(np.max(np.abs(true), initial=0.0))
+    for axis, n in enumerate(claim.shape):
+        if not 1 < n <= SHIFTS:
+            continue
+        rows, wanted = (np.moveaxis(a, axis, 0).reshape(n, -1) for a in (claim, true))
+        gap = np.max(np.abs(wanted[:, None, :] - rows[None, :, :]), axis=2)
+        order = np.argmin(gap, axis=1)
+        if len(set(order.tolist())) == n and size and np.max(gap[np.arange(n), order]) < size:
+            of = f" along axis {axis}" if claim.ndim > 1 else ""
+            moved = np.flatnonzero(order != np.arange(n))
+            what = f"is permuted{of}"
+            if moved.size == 2:
+                what = f"has {moved[0]} and {moved[1]} exchanged{of}"
+            yield "permuted", what, np.take(claim, order, axis)
+
+
+# --- what cannot be undone in the gradient: the difference is taken along the fault's transpose --
+
+
+def _reduced(trial: Trial, point: int) -> Fault | None:
+    """The claim is a linear map of the truth: `<T g, v> = <g, T^t v>`."""
+    claim = trial.gradient[point]
+    for name, text, back in _maps(claim):
+        agree = True
+        for number in (0, 1):
+            base = trial.fresh(point, number)
+            if trial.spent or not agree:
+                return None
+            probe = trial.along(point, back(base.direction[point]))
+            off = abs(base.claimed - probe.difference)
+            limit = max(probe.explains, trial.evidence.tolerance * abs(base.claimed))
+            agree = off <= limit <= abs(base.residual) / 4
+        if agree:
+            return Fault(name, text)
+    return None
+
+
+Back = Callable[[Array], Array]
+
+
+def _maps(claim: Array) -> Iterator[tuple[str, str, Back]]:
+    """Maps that the claim may have gone through: name, words, transpose."""
+    for axis, n in enumerate(claim.shape):
+        if n < 2:
+            continue
+        of = f" over axis {axis}" if claim.ndim > 1 else ""
+        rows = np.moveaxis(claim, axis, 0)
+        spread = float(np.max(np.abs(rows - rows[:1]), initial=0.0))
+        if spread <= constant("factor_sharp") * float(np.max(np.abs(claim), initial=0.0)):
+            yield "summed", f"is summed{of}", _sum_back(axis, 1.0)
+            yield "summed", f"is averaged{of}", _sum_back(axis, n)
+        along = f" along axis {axis}" if claim.ndim > 1 else ""
+        if not np.any(rows[0]):
+            yield "shifted", f"is shifted by 1{along}, its end lost", _shift_back(axis, 1)
+        if not np.any(rows[-1]):
+            yield "shifted", f"is shifted by -1{along}, its end lost", _shift_back(axis, -1)
+    if claim.ndim >= 2 and claim.shape[-1] == claim.shape[-2]:
+        if np.allclose(claim, np.swapaxes(claim, -1, -2)):
+            yield "symmetrised", "is symmetrised", lambda v: (v + np.swapaxes(v, -1, -2)) / 2
+    if claim.dtype.kind == "c" and not np.any(claim.imag):
+        yield "real part", "has lost its imaginary part", lambda v: v.real + 0j
+
+
+def _sum_back(axis: int, count: float) -> Back:
+    return lambda v: np.broadcast_to(np.sum(v, axis, keepdims=True) / count, v.shape).copy()
+
+
+def _shift_back(axis: int, by: int) -> Back:
+    def back(v: Array) -> Array:
+        new = np.roll(v, -by, axis)
+        edge = [slice(None)] * v.ndim
+        edge[axis] = slice(-by, None) if by > 0 else slice(0, -by)
+        new[tuple(edge)] = 0
+        return new
+
+    return back
+
+
+def _term(trial: Trial, point: int) -> Fault | None:
+    """A term too many or too few: a constant, or a multiple of the argument."""
+    claim, x = trial.gradient[point], trial.target.points[point]
+    if x.size < 3:
+        return None
+    probe = trial.fresh(point, 0)
+    for words, basis in (("", np.ones_like(claim)), (" times the argument", x.astype(claim.dtype))):
+        along = pair([basis], [probe.direction[point]])
+        c = probe.residual / along if along else 0.0
+        if c and np.isfinite(c) and trial.holds(point, claim - c * basis):
+            text = f"{abs(c):.6g}{words}"
+            what = f"has {text} too much" if c > 0 else f"lacks a term of {text}"
+            return Fault("term", what, claim - c * basis)
+    return None

@@ -1,0 +1,220 @@
+"""`check_gradients`: every probe, mode and order in one call, one report."""
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from autodiff.errors import nearest
+from checks.gradients import framework as frameworks
+from checks.gradients.batch import batch_checks
+from checks.gradients.dense import full_jacobian, is_small
+from checks.gradients.diagnose import Diagnosis, diagnose
+from checks.gradients.evidence import Evidence
+from checks.gradients.first import first_order
+from checks.gradients.higher import check_order, higher_orders
+from checks.gradients.modes import Modes, modes_of
+from checks.gradients.probes import probe
+from checks.gradients.report import (
+    ALLOWED,
+    KINK,
+    PASS,
+    PRECEDENCE,
+    UNDEFINED,
+    WRONG,
+    Check,
+    GradientReport,
+)
+from checks.gradients.target import Manual, Target, TargetError
+from checks.gradients.wording import again
+
+
+def check_gradients(
+    f: Callable[..., Any],
+    *args: Any,
+    order: int = 1,
+    modes: Sequence[str] = ("forward", "reverse"),
+    framework: str | None = None,
+    vjp: Callable[..., Any] | None = None,
+    jvp: Callable[..., Any] | None = None,
+    gradient: Callable[..., Any] | None = None,
+    jac: Callable[..., Any] | None = None,
+    argnums: int | Sequence[int] | None = None,
+    symmetric: Sequence[int] = (),
+    tolerance: float | None = None,
+    allow: Collection[str] = (),
+    vmap: bool = True,
+    full: bool | None = None,
+    explain: bool = True,
+    seed: int | None = None,
+    name: str | None = None,
+) -> GradientReport:
+    """Hold the derivatives of `f` at `args` against differences of `f` and against one another.
+
+    First the function itself: called twice alike, arguments left alone, finite. Then reverse and
+    forward mode against central differences along a random direction (relative steps, Richardson
+    extrapolation, an error estimate), against each other (`<u, Jv> = <J^T u, v>`), higher orders in
+    every composition of modes, and vmap against a loop. A wrong entry is named.
+
+    Args:
+        f: a function of arrays in any containers: NumPy (differentiated by `autodiff`), JAX,
+            PyTorch (modules too), or of any kind with a hand-written derivative.
+        args: its positional arguments. Integer and bool arrays are held fixed.
+        order: 1, 2 or 3.
+        modes: "forward", "reverse" or both. A mode that the function does not have is reported as
+            not defined.
+        framework: "numpy" (or "autodiff"), "jax", "torch"; found from the arguments by default.
+        vjp: `vjp(*args, ct) -> tuple`, hand-written.
+        jvp: `jvp(args, tangents) -> tangent`, hand-written.
+        gradient: `gradient(*args) -> array or tuple` of a scalar function, hand-written.
+        jac: `jac(*args) -> array or tuple`, output axes first, hand-written.
+        argnums: the arguments to differentiate; all by default.
+        symmetric: arguments of which one triangle is read: moved along symmetric directions.
+        tolerance: of the largest entry of a (result, argument) block; 1e-9 by default, and never
+            below what the difference's own error and round-off explain.
+        allow: verdicts that pass all the same: "kinks", "inconclusive", "vacuous",
+            "nondeterministic".
+        vmap: hold vmap against a loop over distinct rows.
+        full: compare the full Jacobian (True), or only probes of it (False); by default where
+            the arguments hold at most 32 numbers.
+        explain: look for the cause of a failure.
+        seed: varies the random directions; the name of the function decides them otherwise.
+        name: what the report calls the function.
+
+    Returns:
+        A GradientReport; `report.raise_if_failed()` turns a failed one into an exception.
+
+    Raises:
+        TargetError: nothing to differentiate, unknown modes, orders or allowances.
+        FrameworkError: an unknown framework, or arrays of two.
+
+    At a kink the derivative must lie between the one-sided slopes; the verdict is KINK.
+    """
+    start = time.perf_counter()
+    manual = Manual(vjp, jvp, gradient, jac)
+    target = _target(f, args, framework, argnums, symmetric, manual, seed, name)
+    allowed = _allowed(allow)
+    check_order(order, target.name)
+    notes: list[str] = []
+    with target.scope():
+        checks = probe(target, notes)
+        failed: list[Evidence] = []
+        diagnosis: Diagnosis = (None, "", None)
+        if not checks:
+            found = modes_of(target, modes)
+            checks, failed = _derivatives(target, found, (order, modes, tolerance), full, notes)
+            checks += batch_checks(target) if vmap else []
+            if failed and explain:
+                diagnosis = diagnose(target, found, checks, failed, notes)
+    return _report(target, checks, diagnosis, allowed, notes, start)
+
+
+def _derivatives(
+    target: Target,
+    modes: Modes,
+    wanted: tuple[int, Sequence[str], float | None],
+    full: bool | None,
+    notes: list[str],
+) -> tuple[list[Check], list[Evidence]]:
+    order, names, tolerance = wanted
+    checks, failed = first_order(target, modes, tolerance, notes)
+    dense = is_small(target) if full is None else full
+    if dense and all(c.verdict in (PASS, UNDEFINED) for c in checks):
+        more, wrong = full_jacobian(target, _defined(modes, checks), tolerance)
+        checks, failed = [*checks, *more], [*failed, *wrong]
+    if all(c.verdict in (PASS, UNDEFINED) for c in checks):
+        more, wrong = higher_orders(target, order, names, tolerance, notes)
+        checks, failed = [*checks, *more], [*failed, *wrong]
+    return checks, failed
+
+
+def _defined(modes: Modes, checks: Sequence[Check]) -> Modes:
+    """The modes without those that first order found not to exist."""
+    missing = {c.name for c in checks if c.verdict == UNDEFINED}
+    return Modes(
+        None if "reverse" in missing else modes.reverse,
+        None if "forward" in missing else modes.forward,
+    )
+
+
+def _target(
+    f: Callable[..., Any],
+    args: tuple[Any, ...],
+    named: str | None,
+    argnums: int | Sequence[int] | None,
+    symmetric: Sequence[int],
+    manual: Manual,
+    seed: int | None,
+    name: str | None,
+) -> Target:
+    chosen = frameworks.framework(named) if named else frameworks.detect(f, args)
+    function, prepared = chosen.prepare(f, tuple(args))
+    label = name or str(getattr(function, "__name__", type(function).__name__))
+    nums = (argnums,) if isinstance(argnums, int) else argnums
+    if nums is not None:
+        _in_range(nums, len(prepared), label)
+    return Target(
+        name=label,
+        framework=chosen,
+        function=function,
+        args=tuple(prepared),
+        argnums=None if nums is None else tuple(n % len(prepared) for n in nums),
+        symmetric=tuple(symmetric),
+        manual=manual,
+        seed=seed,
+    )
+
+
+def _in_range(nums: Sequence[int], count: int, name: str) -> None:
+    for n in nums:
+        if not -count <= n < count:
+            raise TargetError(
+                f"argnums={n}, but {name} was given {count} arguments",
+                f"in check_gradients({name}, ...)",
+                f"use argnums between 0 and {count - 1}",
+            )
+
+
+def _allowed(allow: Collection[str]) -> frozenset[str]:
+    words = [allow] if isinstance(allow, str) else list(allow)
+    for word in words:
+        if word not in ALLOWED:
+            raise TargetError(
+                f"allow={word!r} is not known {nearest(word, ALLOWED)}".rstrip(),
+                "in check_gradients(allow=...)",
+                f"allow any of {', '.join(ALLOWED)}",
+            )
+    return frozenset(ALLOWED[w] for w in words)
+
+
+def _report(
+    target: Target,
+    checks: Sequence[Check],
+    diagnosis: Diagnosis,
+    allowed: frozenset[str],
+    notes: Sequence[str],
+    start: float,
+) -> GradientReport:
+    cause, pattern, worst = diagnosis
+    rank = {v: i for i, v in enumerate(PRECEDENCE)}
+    main = min(checks, key=lambda c: rank[c.verdict], default=Check("none", UNDEFINED))
+    passing = allowed | {PASS}
+    ok = main.verdict in passing and all(c.verdict in passing | {UNDEFINED} for c in checks)
+    first = [c.detectable for c in checks if c.name in ("reverse", "forward", "jacobian")]
+    return GradientReport(
+        name=target.name,
+        framework=target.framework.name,
+        verdict=main.verdict,
+        ok=ok,
+        checks=tuple(checks),
+        worst=worst if main.verdict in (WRONG, KINK) and worst is not None else main.worst,
+        cause=cause,
+        pattern=pattern,
+        notes=tuple(notes),
+        evaluations=target.tally.calls,
+        derivative_calls=target.tally.derivatives,
+        seconds=time.perf_counter() - start,
+        detectable=max(first, default=float("nan")),
+        seed=target.seed or 0,
+        reproduce=again(target),
+        diagnosis_calls=target.tally.diagnosis,
+    )

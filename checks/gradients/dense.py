@@ -1,0 +1,350 @@
+"""Full Jacobians: every entry of every result against differences, compressed where sparse.
+
+Columns that no result shares are moved together (Curtis, Powell and Reid, J. Inst. Math. Appl. 13,
+1974); what is left is batched through vmap in chunks of bytes.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from checks.gradients.evidence import Direction, Evidence, entries, moved_points
+from checks.gradients.ladder import explained
+from checks.gradients.locate import look, place_of
+from checks.gradients.modes import Modes, UndefinedModeError, guarded
+from checks.gradients.report import INCONCLUSIVE, PASS, WRONG, Check, Worst
+from checks.gradients.sparsity import colours_of
+from checks.gradients.target import Target, TargetError, wide
+from checks.gradients.verdicts import bracket, result_cotangents
+from checks.tolerances import constant
+
+Array = np.ndarray[Any, Any]
+SMALL = 32
+LARGEST = 50_000_000  # entries of the compressed Jacobian
+CHUNK_BYTES = 1 << 20
+Columns = list[Array]
+
+
+@dataclasses.dataclass(frozen=True)
+class Compressed:
+    """Claims and differences `(m, groups)` along the groups' directions."""
+
+    groups: Columns
+    direction: Array
+    claimed: Array
+    value: Array
+    allowed: Array
+
+
+def is_small(target: Target) -> bool:
+    """Whether the arguments hold so few numbers that each is looked at."""
+    count = sum(x.size for x in target.points)
+    results = sum(y.size for y in target.centre)
+    real = all(a.dtype.kind != "c" for a in (*target.points, *target.centre))
+    return count <= SMALL and results <= SMALL**2 and real and not target.symmetric_points
+
+
+def full_jacobian(
+    target: Target, modes: Modes, tolerance: float | None
+) -> tuple[list[Check], list[Evidence]]:
+    """Every entry of the Jacobian against differences; the worst is named, result and argument.
+
+    Raises TargetError for complex or symmetric arguments, and where it would not fit in memory.
+    """
+    _possible(target)
+    if modes.reverse is None and modes.forward is None:
+        return [], []
+    tolerance = constant("gradient_tolerance") if tolerance is None else tolerance
+    count = sum(x.size for x in target.points)
+    groups = colours_of(target) or [np.array([i]) for i in range(count)]
+    direction = np.concatenate([d.ravel() for d in target.direction("jacobian")])
+    claimed = _claims(target, modes, groups, direction)
+    measure = _one_by_one if len(groups) <= 2 * SMALL else _batched
+    value, allowed = measure(target, groups, direction)
+    found = Compressed(groups, direction, claimed, value, allowed)
+    return _verdict(target, found, tolerance, len(groups) < count)
+
+
+def _possible(target: Target) -> None:
+    where = f"in check_gradients({target.name}, full=True)"
+    if any(a.dtype.kind == "c" for a in (*target.points, *target.centre)):
+        raise TargetError("full Jacobians are of real functions", where, "leave full= out")
+    if target.symmetric_points:
+        text = "full Jacobians move single entries, symmetric arguments cannot"
+        raise TargetError(text, where, "leave full= or symmetric= out")
+    count = sum(x.size for x in target.points) * sum(y.size for y in target.centre)
+    if count > LARGEST:
+        raise TargetError(
+            f"the Jacobian has {count} entries", where, f"leave full= out above {LARGEST} entries"
+        )
+
+
+def unflatten(target: Target, flat: Array) -> Direction:
+    """A vector of all entries as one array per point."""
+    made, start = [], 0
+    for x in target.points:
+        made.append(flat[start : start + x.size].reshape(x.shape))
+        start += x.size
+    return made
+
+
+def _along(direction: Array, group: Array) -> Array:
+    moved = np.zeros_like(direction)
+    moved[group] = direction[group]
+    return moved
+
+
+# --- claims --------------------------------------------------------------------------------
+
+
+def _claims(target: Target, modes: Modes, groups: Columns, direction: Array) -> Array:
+    """The derivative along each group `(m, groups)`, by the mode that needs fewer calls."""
+    results = sum(y.size for y in target.centre)
+    if modes.reverse is not None and (modes.forward is None or results <= len(groups)):
+        rows = _rows(target, modes, results)
+        return np.stack([rows[:, g] @ direction[g] for g in groups], axis=1)
+    assert modes.forward is not None
+    return np.stack(
+        [entries(modes.forward(unflatten(target, _along(direction, g)))) for g in groups], axis=1
+    )
+
+
+def _rows(target: Target, modes: Modes, results: int) -> Array:
+    """The Jacobian `(m, n)` row by row; batched through vmap where the framework can."""
+    basis = [result_cotangents(target.centre, i)[1] for i in range(results)]
+    if results > 1 and not target.manual.given:
+        try:
+            with guarded(target):
+                return _batched_rows(target, basis)
+        except UndefinedModeError:
+            pass  # a function without batching rules: one by one
+    assert modes.reverse is not None
+    return np.stack([_vector(modes.reverse(cts)) for cts in basis])
+
+
+def _vector(gradients: Sequence[Array]) -> Array:
+    return np.concatenate([np.ravel(g) for g in gradients])
+
+
+def _batched_rows(target: Target, basis: Sequence[Sequence[Array]]) -> Array:
+    target.tally.derivatives += 1
+    original = target.originals[target.positions[0]]
+    stacked = [
+        target.framework.native(np.stack([b[k] for b in basis]).astype(y.dtype), original)
+        for k, y in enumerate(target.centre)
+    ]
+    points = target.native(target.points)
+    _, pull = target.framework.vjp(target.flat, points)
+
+    def pulled(cotangents: Sequence[Any]) -> list[Any]:
+        return [x * 0 if g is None else g for g, x in zip(pull(cotangents), points, strict=True)]
+
+    rows = target.framework.vmap(pulled, [0] * len(stacked))(stacked)
+    flat = [np.reshape(wide(target.to_numpy(r)), (len(basis), -1)) for r in rows]
+    return np.concatenate(flat, axis=1)
+
+
+# --- differences ---------------------------------------------------------------------------
+
+
+def _evidence(target: Target) -> Evidence:
+    return Evidence(target, [wide(u) for u in target.cotangents()], None, push=None)
+
+
+def _one_by_one(target: Target, groups: Columns, direction: Array) -> tuple[Array, Array]:
+    """A ladder for each group; results beyond the few are read through all their entries."""
+    evidence = _evidence(target)
+    values, allowed = [], []
+    for group in groups:
+        found = evidence.ladder(unflatten(target, _along(direction, group)))
+        values.append(found.value[1:])
+        allowed.append(found.allowed[1:])
+    return np.stack(values, axis=1), np.stack(allowed, axis=1)
+
+
+def _batched(target: Target, groups: Columns, direction: Array) -> tuple[Array, Array]:
+    """One plain difference for each group, many at once; what it explains is its round-off and
+    the truncation seen along a random direction.
+    """
+    evidence = _evidence(target)
+    step, spread = _step_of(evidence)
+    size = entries([wide(y) for y in target.centre])
+    floor = constant("roundoff_floor_factor") * target.unit * np.abs(size) / step
+    allowed = np.broadcast_to(explained(spread, floor)[:, None], (size.size, len(groups)))
+    return _differences(target, groups, direction, step), allowed
+
+
+def _step_of(evidence: Evidence) -> tuple[float, float]:
+    direction = evidence.target.direction()
+    found = evidence.ladder(direction)
+    count = sum(x.size for x in evidence.target.points)
+    return found.step, float(found.step_error[0]) / count**0.5
+
+
+def _differences(target: Target, groups: Columns, direction: Array, step: float) -> Array:
+    """Central differences `(m, groups)`, point by point so that the rest is not batched."""
+    results = sum(y.size for y in target.centre)
+    made = np.empty((results, len(groups)))
+    start = 0
+    for k, x in enumerate(target.points):
+        within = start + x.size
+        inside = [j for j, g in enumerate(groups) if start <= g[0] < within]
+        alone = [j for j in inside if groups[j][-1] < within]
+        rows = max(1, CHUNK_BYTES // max(x.nbytes + 8 * results, 1))
+        evaluate = _evaluator(target, k, min(rows, len(alone)))
+        for first in range(0, len(alone), rows):
+            chunk = alone[first : first + rows]
+            places = [groups[j] - start for j in chunk]
+            made[:, chunk] = _chunk(target, k, places, (direction[start:within], step), evaluate)
+        for j in set(inside) - set(alone):
+            made[:, j] = _apart(target, groups[j], direction, step)
+        start = within
+    return made
+
+
+Evaluate = Callable[[Array], Array]
+
+
+def _chunk(
+    target: Target, k: int, places: Columns, move: tuple[Array, float], evaluate: Evaluate
+) -> Array:
+    """The differences of groups inside one point, in one batched call where there is a vmap."""
+    direction, step = move
+    x = target.points[k]
+    base = wide(x).ravel()
+    many = np.repeat(base[None], len(places), axis=0)
+    rows = np.repeat(np.arange(len(places)), [len(p) for p in places])
+    columns = np.concatenate(places)
+    sides = []
+    for sign in (1.0, -1.0):
+        many[rows, columns] = base[columns] + sign * step * direction[columns]
+        sides.append(evaluate(np.asarray(many.reshape(len(places), *x.shape), x.dtype)))
+    target.tally.calls += 2 * len(places)
+    return np.asarray((sides[0] - sides[1]).T / (2 * step))
+
+
+def _evaluator(target: Target, k: int, rows: int) -> Evaluate:
+    """Results `(rows, m)` at many values of point k: batched, or by a loop where there is no vmap.
+
+    The last chunk, which is shorter, is filled up, so that one traced program serves them all.
+    """
+    natives = target.native(target.points)
+    original = target.originals[target.positions[k]]
+    axes = [0 if i == k else None for i in range(len(natives))]
+    try:
+        if rows < 2 or target.manual.given:
+            raise UndefinedModeError
+        with guarded(target):
+            natives[k] = target.framework.native(np.stack([target.points[k]] * rows), original)
+            batched = target.framework.replay(target.framework.vmap(target.flat, axes), natives)
+    except UndefinedModeError:
+        return lambda many: _looped(target, k, many)
+
+    def evaluate(many: Array) -> Array:
+        count = len(many)
+        if count < rows:
+            many = np.concatenate([many, np.repeat(many[:1], rows - count, axis=0)])
+        natives[k] = target.framework.native(many, original)
+        outs = [wide(target.to_numpy(y)).reshape(rows, -1) for y in batched(natives)]
+        return np.concatenate(outs, axis=1)[:count]
+
+    return evaluate
+
+
+def _looped(target: Target, k: int, many: Array) -> Array:
+    points = list(target.points)
+    found = []
+    for one in many:
+        points[k] = one
+        found.append(entries([wide(y) for y in target.outputs(points)]))
+    target.tally.calls -= len(many)  # counted by the chunk
+    return np.stack(found)
+
+
+def _apart(target: Target, group: Array, direction: Array, step: float) -> Array:
+    """The difference of a group that moves several points."""
+    move = unflatten(target, _along(direction, group))
+    up, down = (
+        entries([wide(y) for y in target.outputs(moved_points(target, move, s * step))])
+        for s in (1.0, -1.0)
+    )
+    return (up - down) / (2 * step)
+
+
+# --- the verdict ---------------------------------------------------------------------------
+
+
+def _blocks(sizes: Sequence[int]) -> list[slice]:
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    return [slice(int(a), int(b)) for a, b in itertools.pairwise(starts)]
+
+
+def _scales(target: Target, found: Compressed) -> Array:
+    """Per entry the largest of its (result, argument) block, along the directions moved."""
+    size = np.fmax(np.abs(found.claimed), np.abs(found.value))
+    size = np.where(np.isfinite(size), size, 0.0)
+    made = np.empty_like(size)
+    owner = np.repeat(np.arange(len(target.points)), [x.size for x in target.points])
+    of_group = np.array([owner[g[0]] for g in found.groups])
+    for rows in _blocks([y.size for y in target.centre]):
+        for k in range(len(target.points)):
+            columns = np.flatnonzero(of_group == k)
+            made[rows, columns] = np.max(size[rows][:, columns], initial=0.0)
+    return np.where(made > 0, made, 1.0)
+
+
+def _verdict(
+    target: Target, found: Compressed, tolerance: float, compressed: bool
+) -> tuple[list[Check], list[Evidence]]:
+    scale = _scales(target, found)
+    allowed = np.maximum(found.allowed, tolerance * scale)
+    off = np.abs(found.claimed - found.value)
+    shares, error = allowed / scale, off / scale
+    share = float(np.max(shares, initial=0.0, where=np.isfinite(shares)))
+    suspicious = np.argwhere(~(off <= allowed))
+    suspicious = (
+        suspicious[np.argsort(-error[tuple(suspicious.T)])] if len(suspicious) else suspicious
+    )
+    for row, column in suspicious[: SMALL // 4]:
+        check, evidence = _entry(target, found, (int(row), int(column)), (share, scale))
+        if check is not None:
+            return [check], [evidence]
+    worst = float(np.max(np.where(off <= allowed, error, 0.0), initial=0.0))
+    how = f"{found.claimed.shape[0]} x {sum(len(g) for g in found.groups)} entries"
+    how += f" in {len(found.groups)} differences" if compressed else ""
+    verdict = INCONCLUSIVE if share > constant("meaningful") else PASS
+    return [Check("jacobian", verdict, worst, share, share, how)], []
+
+
+def _entry(
+    target: Target, found: Compressed, at: tuple[int, int], numbers_: tuple[float, Array]
+) -> tuple[Check | None, Evidence]:
+    """A suspicious entry under a ladder of its own: a check that failed, or None."""
+    row, column = at
+    share, scale = numbers_
+    result, cotangents = result_cotangents(target.centre, row)
+    group = found.groups[column]
+    place = place_of(_evidence(target), int(group[0]))
+    per_unit = found.claimed[row, column] / found.direction[group[0]]
+    gradient = [np.zeros(x.shape) for x in target.points]
+    gradient[place.point][place.index] = per_unit
+    evidence = Evidence(target, cotangents, gradient)
+    entry = look(evidence, place, unflatten(target, found.direction), confirm=True)
+    if not np.isfinite(entry.probe.error):  # the domain's end: first order judged it
+        return None, evidence
+    if entry.probe.agrees or entry.probe.doubtful or (entry.is_kink and entry.is_inside):
+        return None, evidence
+    worst = Worst(
+        target.point_paths[place.point],
+        place.index,
+        float(per_unit),
+        float(entry.probe.difference / found.direction[group[0]]),
+        entry.error,
+        output=f"result {target.smooth[result[0]]}{bracket(result[1])}",
+    )
+    error = abs(found.claimed[row, column] - entry.probe.difference) / scale[row, column]
+    text = f"derivative {worst.derivative:.9g}, difference {worst.difference:.9g}"
+    return Check("jacobian", WRONG, float(error), share, share, text, worst), evidence

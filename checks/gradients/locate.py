@@ -1,0 +1,226 @@
+"""Which entry is wrong: index-weighted probes whose ratio to the plain one gives its place.
+
+With one wrong entry k the residual along v is e_k v_k, and along w * v it is w_k e_k v_k; weights
+that grow with the index give k to the accuracy of the difference, and the interval of places that
+is left is weighted anew. Where several entries are wrong the larger half is followed.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from checks.gradients.evidence import Direction, Evidence, Probe
+from checks.gradients.ladder import Estimate
+
+Array = np.ndarray[Any, Any]
+Signal = Callable[[Probe], float]
+ROUNDS = 24
+NEIGHBOURS = (1, -1, 2, -2)
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """One entry of the points: which point, and its index there."""
+
+    point: int
+    index: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """One entry looked at alone: the claim and the difference, both per unit of the entry."""
+
+    place: Place
+    probe: Probe
+    estimate: Estimate
+    step: float
+
+    @property
+    def derivative(self) -> float:
+        """The claimed entry (along its phase, for a complex one)."""
+        return self.probe.claimed / self.step
+
+    @property
+    def difference(self) -> float:
+        """The entry by differences."""
+        return self.probe.difference / self.step
+
+    @property
+    def error(self) -> float:
+        """The difference's own error."""
+        return self.probe.error / self.step
+
+    @property
+    def jump(self) -> float:
+        """Half the right slope minus the left one."""
+        return float(self.estimate.jump[0]) / self.step
+
+    @property
+    def sides(self) -> tuple[float, float]:
+        """The slopes from the left and from the right."""
+        return self.difference - self.jump, self.difference + self.jump
+
+    @property
+    def is_kink(self) -> bool:
+        """Whether the one-sided slopes differ, or one grows without bound."""
+        return bool(self.jump) or bool(self.estimate.diverges[0])
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether the claim lies between the one-sided slopes."""
+        slack = self.probe.allowed / self.step
+        low, high = sorted(self.sides)
+        return low - slack <= self.derivative <= high + slack
+
+
+def residual(probe: Probe) -> float:
+    """The signal of a wrong entry."""
+    return probe.residual
+
+
+def kink(probe: Probe) -> float:
+    """The signal of a kink."""
+    return probe.even
+
+
+def numbers(evidence: Evidence) -> list[Array]:
+    """A number for each entry of the points; both entries of a symmetric pair have one."""
+    made, start = [], 0
+    for k, x in enumerate(evidence.target.points):
+        ids = np.arange(start, start + x.size).reshape(x.shape)
+        if k in evidence.target.symmetric_points:
+            ids = np.minimum(ids, np.swapaxes(ids, -1, -2))
+        made.append(ids)
+        start += x.size
+    return made
+
+
+def place_of(evidence: Evidence, number: int) -> Place:
+    """The entry with a number."""
+    for k, x in enumerate(evidence.target.points):
+        if number < x.size:
+            return Place(k, tuple(int(i) for i in np.unravel_index(number, x.shape)))
+        number -= x.size
+    raise AssertionError(number)
+
+
+def alone(evidence: Evidence, place: Place, direction: Sequence[Array]) -> Direction:
+    """A direction that moves one entry (one symmetric pair) alone."""
+    ids = numbers(evidence)
+    chosen = ids[place.point][place.index]
+    return [
+        np.where(i == chosen, d, 0.0) if k == place.point else np.zeros_like(d)
+        for k, (i, d) in enumerate(zip(ids, direction, strict=True))
+    ]
+
+
+def look(
+    evidence: Evidence, place: Place, direction: Sequence[Array], confirm: bool = False
+) -> Entry:
+    """A ladder on one entry alone; `confirm`ed where it disagrees, as it is wherever it bends."""
+    single = alone(evidence, place, direction)
+    probe, estimate = evidence.careful(single, stop_when_wrong=True)
+    if estimate.jump[0] or estimate.diverges[0] or (confirm and not probe.agrees):
+        probe, estimate = evidence.confirmed(probe, estimate)
+    return Entry(place, probe, estimate, float(np.abs(single[place.point][place.index])) or 1.0)
+
+
+def locate(
+    evidence: Evidence, probe: Probe, signal: Signal = residual, step: float | None = None
+) -> Place | None:
+    """The entry that a probe's signal comes from; None where it cannot be told.
+
+    With one such entry two or three further differences name it; each costs two calls.
+    """
+    ids = numbers(evidence)
+    low, high = 0, sum(i.size for i in ids)
+    value, noise = signal(probe), probe.error
+    for _ in range(ROUNDS):
+        if high - low <= 1:
+            return place_of(evidence, low)
+        found = _narrow(evidence, probe, ids, (low, high), (value, noise), signal, step)
+        if found is None:
+            return None
+        low, high, value, noise = found
+    return None
+
+
+Narrowed = tuple[int, int, float, float]
+
+
+def _narrow(
+    evidence: Evidence,
+    probe: Probe,
+    ids: Sequence[Array],
+    span: tuple[int, int],
+    known: tuple[float, float],
+    signal: Signal,
+    step: float | None,
+) -> Narrowed | None:
+    """A smaller interval of places, with the signal of what is in it."""
+    (low, high), (value, noise) = span, known
+    middle, half = (low + high - 1) / 2, max((high - low - 1) / 2, 0.5)
+    weights = [np.where((i >= low) & (i < high), 1 + 0.5 * (i - middle) / half, 0.0) for i in ids]
+    new = _measured(evidence, _times(probe.direction, weights), value, step)
+    if not value or not math.isfinite(signal(new)):
+        return None
+    ratio = signal(new) / value
+    blur = (4 * new.error + abs(ratio) * noise) / abs(value)
+    at, slack = middle + 2 * half * (ratio - 1), 2 * half * blur + 0.5
+    first, last = max(low, math.floor(at - slack + 0.5)), min(high, math.ceil(at + slack + 0.5))
+    if first < last and last - first <= 0.7 * (high - low) and abs(ratio - 1) <= 0.5 + blur:
+        return first, last, value, noise
+    return _half(evidence, probe, ids, span, known, signal, step)
+
+
+def _half(
+    evidence: Evidence,
+    probe: Probe,
+    ids: Sequence[Array],
+    span: tuple[int, int],
+    known: tuple[float, float],
+    signal: Signal,
+    step: float | None,
+) -> Narrowed | None:
+    """The half of an interval with the larger signal."""
+    (low, high), (value, noise) = span, known
+    cut = (low + high) // 2
+    inside = [np.where((i >= low) & (i < cut), 1.0, 0.0) for i in ids]
+    left = _measured(evidence, _times(probe.direction, inside), value, step)
+    first = signal(left)
+    rest = value - first
+    if not math.isfinite(first) or max(abs(first), abs(rest)) <= 2 * (left.error + noise):
+        return None
+    if abs(first) >= abs(rest):
+        return low, cut, first, left.error
+    return cut, high, rest, left.error + noise
+
+
+def _measured(evidence: Evidence, direction: Direction, signal: float, step: float | None) -> Probe:
+    """A difference at a given step, or one as sharp as the signal needs."""
+    return evidence.quick(direction, step) if step else evidence.sharp(direction, signal)
+
+
+def _times(direction: Sequence[Array], weights: Sequence[Array]) -> Direction:
+    return [d * w for d, w in zip(direction, weights, strict=True)]
+
+
+def search(evidence: Evidence, probe: Probe) -> Entry | None:
+    """The wrong entry, looked at alone; its neighbours where the first guess is right after all."""
+    place = locate(evidence, probe)
+    if place is None:
+        return None
+    entry = look(evidence, place, probe.direction)
+    if not entry.probe.agrees:
+        return entry
+    ids = numbers(evidence)
+    number, count = int(ids[place.point][place.index]), sum(i.size for i in ids)
+    for offset in NEIGHBOURS:
+        if 0 <= number + offset < count:
+            near = place_of(evidence, number + offset)
+            if not evidence.sharp(alone(evidence, near, probe.direction), probe.residual).agrees:
+                return look(evidence, near, probe.direction)
+    return None

@@ -1,0 +1,83 @@
+"""Probes of the function itself: does it run twice alike, and leave its arguments alone."""
+
+from typing import Any
+
+import numpy as np
+
+from checks.gradients.report import (
+    DOMAIN,
+    MUTATES_INPUT,
+    NONDETERMINISTIC,
+    NOT_DIFFERENTIABLE,
+    Check,
+)
+from checks.gradients.target import Target, unit_of
+from checks.tolerances import constant
+
+Array = np.ndarray[Any, Any]
+
+
+def probe(target: Target, notes: list[str]) -> list[Check]:
+    """The failed probes of a function at its point; small run-to-run differences are noted."""
+    found = [*_mutation(target), *_repeated(target, notes)]
+    notes += getattr(target.function, "notes", [])  # a module's: what its calls write
+    if not target.smooth:
+        kinds = ", ".join(y.dtype.name for y in target.first[0]) or "nothing"
+        text = f"{target.name} returns {kinds}: no result has a derivative"
+        return [*found, Check("probe", NOT_DIFFERENTIABLE, detail=text)]
+    for i, y in zip(target.smooth, target.centre, strict=True):
+        bad = int(np.sum(~np.isfinite(y)))
+        if bad:
+            text = f"result {i} is not finite at the point itself ({bad} of {y.size} entries)"
+            found.append(Check("probe", DOMAIN, detail=text))
+    return found
+
+
+def _mutation(target: Target) -> list[Check]:
+    """Call once with arrays that are compared afterwards, the differentiated ones and the rest."""
+    framework = target.framework
+    numeric = [i for i, leaf in enumerate(target.leaves) if isinstance(leaf, np.ndarray)]
+    full = list(target.leaves)
+    for i in numeric:
+        full[i] = framework.native(target.leaves[i], target.originals[i])
+    from autodiff import tree
+
+    target.tally.calls += 1
+    leaves, treedef = tree.flatten(target.function(*tree.unflatten(target._flat[1], full)))
+    values = [np.array(target.to_numpy(y)) for y in leaves]
+    target.__dict__["first"] = (values, treedef)
+    found = []
+    for i in numeric:
+        after, before = target.to_numpy(full[i]), target.leaves[i]
+        if not np.array_equal(after, before, equal_nan=before.dtype.kind in "fc"):
+            where = np.argwhere(np.atleast_1d(after != before))
+            text = (
+                f"{target.name} writes into {target.paths[i]}: {len(where)} of {before.size} "
+                f"entries changed, first at {where[0].tolist()}; work on a copy"
+            )
+            found.append(Check("probe", MUTATES_INPUT, detail=text))
+    return found
+
+
+def _repeated(target: Target, notes: list[str]) -> list[Check]:
+    second = target.outputs(target.points)
+    inputs = sum(x.size for x in target.points)
+    for i, a, b in zip(target.smooth, target.centre, second, strict=True):
+        if a.shape != b.shape:
+            text = f"result {i} has shape {a.shape}, then {b.shape}: two calls differ"
+            return [Check("probe", NONDETERMINISTIC, detail=text)]
+        if np.array_equal(a, b, equal_nan=True):
+            continue
+        worst = float(np.nanmax(np.abs(a.astype(complex) - b.astype(complex))))
+        size = float(np.nanmax(np.abs(a.astype(complex)), initial=0.0))
+        reordering = constant("nondeterminism_units") * inputs * unit_of(a.dtype)
+        if worst <= min(reordering, constant("nondeterminism_note")) * size:
+            notes.append(f"two calls differ by {worst:.1e} in result {i}: an order of summation")
+            continue
+        text = (
+            f"two calls with equal arguments differ by {worst:.3g} in result {i} "
+            f"(size {size:.3g}): "
+            "fix the random numbers (pass a seed or key), or switch to evaluation mode"
+        )
+        return [Check("probe", NONDETERMINISTIC, detail=text)]
+    return []

@@ -1,0 +1,541 @@
+"""A wrong gradient's cause: each fault is named, and no fault by another's name."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import autodiff as ad
+from checks.gradients.check import check_gradients
+from checks.gradients.report import GradientReport
+from checks.gradients.wording import LINES, text
+from checks.power.inject import mutated
+
+Array = np.ndarray[Any, Any]
+rng = np.random.default_rng(7)
+VECTOR, MATRIX, SQUARE = rng.normal(size=9), rng.normal(size=(5, 4)), rng.normal(size=(4, 4))
+CUBE = rng.normal(size=(3, 2, 4))
+SHAPES = {"vector": VECTOR, "matrix": MATRIX, "square": SQUARE, "cube": CUBE}
+
+
+def check(f: Callable[..., Any], *args: Any, **options: Any) -> GradientReport:
+    report = check_gradients(f, *args, vmap=False, full=False, **options)
+    assert len(text(report).splitlines()) <= LINES
+    assert max(map(len, text(report).splitlines())) <= 100
+    return report
+
+
+def wave(x: Any) -> Any:
+    return np.sin(x) * x
+
+
+def slope(x: Array, ct: Array) -> Array:
+    return (np.cos(x) * x + np.sin(x)) * ct
+
+
+def broken(fault: Callable[[Array, Array], Any], x: Array, **options: Any) -> GradientReport:
+    """The report on `wave` whose gradient went through a fault."""
+
+    def vjp(x: Array, ct: Array) -> tuple[Array]:
+        return (np.asarray(fault(slope(x, ct), x)),)
+
+    report = check(wave, x, vjp=vjp, name="wave", **options)
+    assert report.verdict == "WRONG" and not report.ok
+    return report
+
+
+def cause(report: GradientReport) -> tuple[str, str]:
+    return (report.cause.name, report.cause.text) if report.cause else ("", "")
+
+
+def inside(select: Callable[[Array], Any], change: Callable[[Array], Any]) -> Any:
+    """A fault that changes a part of the gradient."""
+
+    def fault(g: Array, x: Array) -> Array:
+        made, at = g.copy(), select(x)
+        made[at] = change(made[at])
+        return made
+
+    return fault
+
+
+# --- whole gradients -----------------------------------------------------------------------
+
+
+def test_a_right_gradient_has_no_cause() -> None:
+    report = check(wave, MATRIX, vjp=lambda x, ct: (slope(x, ct),))
+    assert report.ok and report.cause is None and report.pattern == ""
+    assert report.diagnosis_calls == 0
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_sign(shape: str) -> None:
+    x = SHAPES[shape]
+    report = broken(lambda g, x: -g, x)
+    assert cause(report) == ("sign", "the gradient of x has the wrong sign")
+    assert report.pattern == f"all {x.size} entries of x"
+    assert report.worst is not None and report.worst.ratio == pytest.approx(-1)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    ("c", "words"),
+    [
+        (2.0, "2 times"),
+        (0.5, "1/2 of"),
+        (np.pi, "pi times"),
+        (np.log(2), "ln 2 times"),
+        (1 / np.sqrt(2 * np.pi), "1/(sqrt(2 pi)) of"),
+        (1.001, "1001/1000|1.001 times"),
+        (-3.0, "-3 times"),
+    ],
+)
+def test_constant_factor(shape: str, c: float, words: str) -> None:
+    report = broken(lambda g, x: c * g, SHAPES[shape])
+    name, said = cause(report)
+    assert name == "factor" and said.startswith("the gradient of x is ")
+    assert any(w in said for w in words.split("|"))
+    assert report.worst is not None and report.worst.ratio == pytest.approx(c)
+
+
+def test_one_over_n_names_the_axis() -> None:
+    x = np.random.default_rng(1).normal(size=(17, 3))
+    assert "1/17 of the true one (17 is axis 0 of x)" in cause(broken(lambda g, x: g / 17, x))[1]
+    assert "51 times the true one (51 is the size of x)" in cause(broken(lambda g, x: 51 * g, x))[1]
+    assert "1/16 of" in cause(broken(lambda g, x: g / 16, x))[1]
+
+
+def test_a_scalar_argument_is_a_factor() -> None:
+    def tempered(x: Any, temperature: Any) -> Any:
+        return np.tanh(x / temperature) * temperature
+
+    def vjp(x: Array, temperature: float, ct: Array) -> Any:
+        return ct / np.cosh(x / temperature) ** 2 / temperature, None
+
+    report = check(tempered, VECTOR, 2.7183, vjp=vjp, argnums=0, modes=("reverse",))
+    assert "1/temperature" in cause(report)[1] and cause(report)[0] == "factor"
+
+
+def test_a_single_number_takes_simple_factors_only() -> None:
+    x = np.array(0.7)
+    assert cause(broken(lambda g, x: 2 * g, x))[0] == "factor"
+    assert cause(broken(lambda g, x: 1.2345 * g, x)) == ("", "")
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_zero(shape: str) -> None:
+    report = broken(lambda g, x: 0 * g, SHAPES[shape])
+    assert cause(report)[0] == "zero" and "detached" in cause(report)[1]
+
+
+@pytest.mark.parametrize("shape", ["matrix", "square", "cube"])
+def test_transposed(shape: str) -> None:
+    report = broken(lambda g, x: np.swapaxes(g, -1, -2).reshape(g.shape), SHAPES[shape])
+    assert cause(report) == ("transposed", "the gradient of x is transposed")
+
+
+def test_axes_permuted() -> None:
+    x = np.random.default_rng(2).normal(size=(3, 3, 3))
+    report = broken(lambda g, x: g.transpose(1, 0, 2), x)
+    assert cause(report)[0] == "transposed"
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_reversed_and_shifted(shape: str) -> None:
+    x = SHAPES[shape]
+    for axis in range(x.ndim):
+        if x.shape[axis] < 3:
+            continue
+        of = f" along axis {axis}" if x.ndim > 1 else ""
+        report = broken(lambda g, x, a=axis: np.flip(g, a), x)
+        assert cause(report) == ("reversed", f"the gradient of x is reversed{of}")
+        report = broken(lambda g, x, a=axis: np.roll(g, -1, a), x)
+        assert cause(report) == ("shifted", f"the gradient of x is shifted by -1{of}")
+
+
+def test_a_shift_that_loses_its_end() -> None:
+    report = broken(lambda g, x: np.concatenate([[0.0], g[:-1]]), VECTOR)
+    assert cause(report)[0] == "shifted" and "end lost" in cause(report)[1]
+
+
+def test_permuted_rows() -> None:
+    report = broken(lambda g, x: g[[3, 0, 4, 1, 2]], MATRIX)
+    assert cause(report) == ("permuted", "the gradient of x is permuted along axis 0")
+    report = broken(lambda g, x: g[:, [0, 3, 2, 1]], MATRIX)
+    assert cause(report) == ("permuted", "the gradient of x has 1 and 3 exchanged along axis 1")
+
+
+def test_summed_too_much() -> None:
+    def spread(g: Array, x: Array) -> Array:
+        return np.broadcast_to(g.sum(0, keepdims=True), g.shape).copy()
+
+    report = broken(spread, MATRIX)
+    assert cause(report) == ("summed", "the gradient of x is summed over axis 0")
+
+
+def test_a_term_too_many() -> None:
+    report = broken(lambda g, x: g + 0.01 * x, MATRIX)
+    assert cause(report) == ("term", "the gradient of x has 0.01 times the argument too much")
+    report = broken(lambda g, x: g - 0.5, MATRIX)
+    assert cause(report) == ("term", "the gradient of x lacks a term of 0.5")
+
+
+def test_nonsense_has_no_cause() -> None:
+    noise = np.random.default_rng(3).normal(size=MATRIX.shape)
+    for fault in (lambda g, x: g + noise, lambda g, x: g * noise, lambda g, x: g * g):
+        report = broken(fault, MATRIX)
+        assert report.cause is None and report.pattern == "all 20 entries of x"
+        assert "none of the known ones" in text(report)
+
+
+# --- parts ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("select", "where", "count"),
+    [
+        (lambda x: (2,), "row 2", 5),
+        (lambda x: (slice(None), 1), "column 1", 6),
+        (lambda x: np.eye(*x.shape, dtype=bool), "the diagonal", 5),
+        (lambda x: np.triu(np.ones(x.shape, bool), 1), "above the diagonal", 10),
+        (lambda x: x < 0, "where x < 0", None),
+        (lambda x: (slice(None), slice(0, None, 2)), "every 2nd index of axis 1, from 0", 18),
+    ],
+)
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [("sign", np.negative), ("zero", lambda g: 0 * g), ("factor", lambda g: 3 * g)],
+)
+def test_regions(
+    select: Any, where: str, count: int | None, name: str, change: Callable[[Array], Array]
+) -> None:
+    x = np.random.default_rng(4).normal(size=(6, 5))
+    report = broken(inside(select, change), x)
+    assert cause(report)[0] == name
+    assert where in cause(report)[1] and report.pattern.endswith(where)
+    wanted = int(np.sum(x < 0)) if count is None else count
+    assert report.pattern.startswith(f"{wanted} of 30 entries of x")
+
+
+def test_the_boundary() -> None:
+    def edge(x: Array) -> Array:
+        made = np.ones(x.shape, bool)
+        made[1:-1, 1:-1] = False
+        return made
+
+    x = np.random.default_rng(5).normal(size=(6, 7))
+    report = broken(inside(edge, np.negative), x)
+    assert report.pattern == "22 of 42 entries of x: the boundary"
+
+
+@pytest.mark.parametrize("size", [5, 1000, 100_000])
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [("sign", np.negative), ("zero", lambda g: 0 * g), ("factor", lambda g: 2 * g)],
+)
+def test_one_entry_within_forty_calls(
+    size: int, name: str, change: Callable[[Array], Array]
+) -> None:
+    x = np.random.default_rng(size).normal(size=size)
+    k = (7 * size) // 10
+    report = broken(inside(lambda x: k, change), x, modes=("reverse",))
+    assert report.pattern == f"1 of {size:,} entries of x: x[{k}]"
+    assert cause(report)[0] == name and report.worst is not None
+    assert report.worst.argument == "x" and report.worst.index == (k,)
+    assert report.worst.output == f"result[{k}]"
+    assert report.evaluations <= 40
+
+
+def test_a_few_of_many() -> None:
+    x = np.random.default_rng(6).normal(size=5000)
+    report = broken(inside(lambda x: [11, 999, 4000], lambda g: 2 * g), x)
+    assert report.pattern == "3 of 5,000 entries of x: x[11], x[999], x[4000]"
+    assert cause(report)[0] == "factor" and report.evaluations <= 60
+
+
+def test_a_row_of_many() -> None:
+    x = np.random.default_rng(8).normal(size=(60, 50))
+    report = broken(inside(lambda x: (31,), lambda g: 2 * g), x)
+    assert report.pattern == "50 of 3,000 entries of x: row 31"
+    assert cause(report) == ("factor", "the gradient of x is 2 times the true one in row 31")
+
+
+def test_not_a_number() -> None:
+    report = broken(inside(lambda x: (1, 2), lambda g: g * np.nan), MATRIX)
+    assert report.pattern == "NaN: 1 of 20 entries of x: x[1, 2]"
+
+
+# --- several arguments ---------------------------------------------------------------------
+
+
+def product(x: Any, y: Any) -> Any:
+    return np.sin(x) * y**2
+
+
+def product_vjp(x: Array, y: Array, ct: Array) -> tuple[Array, Array]:
+    return np.cos(x) * y**2 * ct, 2 * np.sin(x) * y * ct
+
+
+def pairs() -> tuple[Array, Array]:
+    r = np.random.default_rng(9)
+    return r.normal(size=(4, 3)), r.normal(size=(4, 3))
+
+
+def test_swapped_arguments() -> None:
+    report = check(product, *pairs(), vjp=lambda x, y, ct: product_vjp(x, y, ct)[::-1])
+    assert cause(report) == ("swapped", "the gradients of x and y are swapped")
+
+
+def test_one_argument_wrong() -> None:
+    def vjp(x: Array, y: Array, ct: Array) -> tuple[Array, Array]:
+        a, b = product_vjp(x, y, ct)
+        return a, b / 2
+
+    report = check(product, *pairs(), vjp=vjp)
+    assert cause(report) == ("factor", "the gradient of y is 1/2 of the true one; x is right")
+    assert report.pattern == "all 12 entries of y"
+    assert report.cause is not None and "test_diagnosis.py" in report.cause.where
+
+
+def test_two_arguments_wrong_in_two_ways() -> None:
+    def vjp(x: Array, y: Array, ct: Array) -> tuple[Array, Array]:
+        a, b = product_vjp(x, y, ct)
+        return -a, np.flip(b, 0)
+
+    name, said = cause(check(product, *pairs(), vjp=vjp))
+    assert name == "sign"
+    assert (
+        said == "the gradient of x has the wrong sign; the gradient of y is reversed along axis 0"
+    )
+
+
+def linear(x: Any, w: Any, b: Any) -> Any:
+    return np.tanh(x @ w + b)
+
+
+def linear_vjp(total: Callable[[Array], Array]) -> Any:
+    def vjp(x: Array, w: Array, b: Array, ct: Array) -> tuple[Array, Array, Array]:
+        z = ct * (1 - np.tanh(x @ w + b) ** 2)
+        return z @ w.T, x.T @ z, total(z)
+
+    return vjp
+
+
+def layer() -> tuple[Array, Array, Array]:
+    r = np.random.default_rng(10)
+    return r.normal(size=(6, 3)), r.normal(size=(3, 4)), r.normal(size=4)
+
+
+def test_bias_without_its_sum() -> None:
+    report = check(linear, *layer(), vjp=linear_vjp(lambda z: z[2]))
+    name, said = cause(report)
+    assert name == "missing sum" and "index 2 of axis 0" in said and "x and w are right" in said
+    report = check(linear, *layer(), vjp=linear_vjp(lambda z: z.mean(0)))
+    assert (
+        cause(report)[0] == "factor"
+        and "1/6 of the true one (6 is axis 0 of x)" in cause(report)[1]
+    )
+
+
+def test_bias_without_its_sum_under_a_loss() -> None:
+    def loss(x: Any, w: Any, b: Any) -> Any:
+        return np.sum(linear(x, w, b) ** 2)
+
+    def vjp(x: Array, w: Array, b: Array, ct: Array) -> Any:
+        return linear_vjp(lambda z: z[0])(x, w, b, 2 * ct * linear(x, w, b))
+
+    name, said = cause(check(loss, *layer(), vjp=vjp))
+    assert name == "missing sum" and "first of 6 copies" in said
+
+
+def test_convolution_with_the_kernel_reversed() -> None:
+    def convolve(x: Any, k: Any) -> Any:
+        return sum(k[i] * x[i : i + 8] for i in range(3))
+
+    def vjp(x: Array, k: Array, ct: Array) -> tuple[Array, Array]:
+        dx = np.zeros_like(x)
+        for i in range(3):
+            dx[i : i + 8] += k[i] * ct
+        return dx, np.array([x[i : i + 8] @ ct for i in (2, 1, 0)])
+
+    r = np.random.default_rng(11)
+    report = check(convolve, r.normal(size=10), r.normal(size=3), vjp=vjp)
+    assert cause(report) == ("reversed", "the gradient of k is reversed; x is right")
+
+
+def test_fan_out() -> None:
+    lost = check(wave, VECTOR, vjp=lambda x, ct: (np.sin(x) * ct,))
+    assert cause(lost)[0] == "accumulation" and "not accumulated" in cause(lost)[1]
+    twice = check(wave, VECTOR, vjp=lambda x, ct: ((2 * np.sin(x) + x * np.cos(x)) * ct,))
+    assert cause(twice)[0] == "accumulation" and "accumulated twice" in cause(twice)[1]
+
+
+def test_conjugated() -> None:
+    z = np.random.default_rng(12).normal(size=(3, 2, 2)).view(complex)[..., 0]
+    assert z.dtype == complex
+    for vjp in (
+        lambda z, ct: (np.conj(np.exp(z) * ct),),
+        lambda z, ct: (np.conj(np.exp(z)) * ct,),
+        lambda z, ct: (np.exp(z) * np.conj(ct),),
+    ):
+        report = check(np.exp, z, vjp=vjp, name="exp")
+        assert cause(report)[0] == "conjugated"
+
+
+def test_cotangent_in_another_order() -> None:
+    def mixed(x: Any) -> Any:
+        return np.sin(x)[::-1] * np.arange(1.0, 6.0)
+
+    def vjp(x: Array, ct: Array) -> tuple[Array]:
+        return (np.cos(x) * (ct[::-1] * np.arange(1.0, 6.0))[::-1],)
+
+    report = check(mixed, np.random.default_rng(13).normal(size=5), vjp=vjp)
+    assert cause(report) == ("reversed", "the gradient of x reads the cotangent reversed")
+
+
+def test_ties_only() -> None:
+    def top(x: Any) -> Any:
+        return np.max(x) * np.sum(np.sin(x))
+
+    def vjp(x: Array, ct: Array) -> tuple[Array]:
+        return (((x == x.max()) * np.sum(np.sin(x)) + x.max() * np.cos(x)) * ct,)
+
+    report = check(top, np.array([1.0, 3.0, 3.0, 0.5, 2.0]), vjp=vjp)
+    assert cause(report) == ("ties", "the gradient of x is off at ties only")
+
+
+def test_float32_only() -> None:
+    def narrow_sum(x: Any) -> Any:
+        return np.log1p(x)
+
+    def vjp(x: Array, ct: Array) -> tuple[Array]:
+        drift = x.dtype.type(1e4 if x.dtype == np.float32 else 0.0)
+        return ((ct + drift - drift) / (1 + x),)
+
+    x = np.random.default_rng(14).uniform(0.1, 1, size=9).astype(np.float32)
+    report = check(narrow_sum, x, vjp=vjp)
+    assert report.verdict == "WRONG" and cause(report)[0] == "float32"
+
+
+# --- forward -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("factor", lambda t: 2 * t),
+        ("sign", lambda t: -t),
+        ("transposed", lambda t: t.T),
+        ("reversed", lambda t: np.flip(t, 0)),
+        ("shifted", lambda t: np.roll(t, 1, 1)),
+    ],
+)
+def test_tangents(name: str, change: Callable[[Array], Array]) -> None:
+    def jvp(primals: Any, tangents: Any) -> Array:
+        return change(np.asarray(slope(primals[0], tangents[0])))
+
+    report = check(wave, SQUARE, jvp=jvp)
+    assert report.verdict == "WRONG" and cause(report)[0] == name
+    assert "the tangent of the result" in cause(report)[1]
+
+
+def test_tangent_along_one_argument() -> None:
+    def jvp(primals: Any, tangents: Any) -> Array:
+        (x, y), (s, t) = primals, tangents
+        return np.cos(x) * y**2 * s - 2 * np.sin(x) * y * t
+
+    name, said = cause(check(product, *pairs(), jvp=jvp))
+    assert (name, said) == ("sign", "the tangent along y has the wrong sign; x is right")
+
+
+# --- culprits ------------------------------------------------------------------------------
+
+
+def _line(function: Any, words: str) -> int:
+    lines, start = inspect.getsourcelines(function)
+    return start + next(n for n, line in enumerate(lines) if words in line)
+
+
+def net(x: Any, w: Any) -> Any:
+    hidden = np.tanh(x @ w)
+    wide = np.sin(hidden)  # the wrong one
+    return np.sum(wide**2 + hidden)
+
+
+def test_the_first_wrong_equation_of_ours() -> None:
+    r = np.random.default_rng(15)
+    x, w = r.normal(size=(3, 4)), r.normal(size=(4, 2))
+    own = ad.ops.cos
+    with mutated("SIN", jvp=lambda primals, tangents, outputs: -(own(primals[0]) * tangents[0])):
+        report = check(net, x, w)
+    assert report.verdict == "WRONG" and report.cause is not None
+    assert ", SIN, at " in report.cause.where
+    assert f"test_diagnosis.py:{_line(net, '# the wrong one')} in net" in report.cause.where
+    assert "`wide = np.sin(hidden)" in report.cause.where
+    assert "the rule of SIN" in report.cause.text or report.cause.name == "rule"
+
+
+def test_a_custom_rule_of_ours() -> None:
+    @ad.custom_vjp
+    def gate(x: Any) -> Any:
+        return ad.ops.sin(x)
+
+    gate.defvjp(lambda x: (ad.ops.sin(x), x), lambda x, ct: (2 * ct * ad.ops.cos(x),))
+
+    def gated(x: Any) -> Any:
+        y = np.tanh(x)
+        return np.sum(gate(y) ** 2)  # here
+
+    report = check(gated, VECTOR)
+    assert report.cause is not None and report.cause.name == "factor"
+    assert f":{_line(gated, '# here')} in gated" in report.cause.where
+    assert "CUSTOM_VJP of gate" in report.cause.where
+
+
+def test_a_custom_rule_of_jax() -> None:
+    jax = pytest.importorskip("jax")
+    jnp = jax.numpy
+
+    @jax.custom_vjp
+    def gate(x: Any) -> Any:
+        return jnp.sin(x)
+
+    gate.defvjp(lambda x: (jnp.sin(x), x), lambda x, ct: (-ct * jnp.cos(x),))
+
+    @jax.jit
+    def gated(x: Any, w: Any) -> Any:
+        y = jnp.tanh(x @ w)
+        return jnp.sum(gate(y) ** 2)  # here
+
+    x, w = jnp.ones((3, 4)) * 0.3, jnp.linspace(-1, 1, 8).reshape(4, 2)
+    report = check(gated, x, w)
+    assert report.verdict == "WRONG" and report.cause is not None
+    assert "custom_vjp of gate" in report.cause.where
+    assert f":{_line(gated, '# here')} in gated" in report.cause.where
+
+
+def test_a_function_of_torch() -> None:
+    torch = pytest.importorskip("torch")
+
+    class Gate(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            ctx.save_for_backward(x)
+            return x.sin()
+
+        @staticmethod
+        def backward(ctx: Any, ct: Any) -> Any:
+            (x,) = ctx.saved_tensors
+            return 3 * ct * x.cos()
+
+    def gated(x: Any, w: Any) -> Any:
+        return (Gate.apply(torch.tanh(x @ w)) ** 2).sum()
+
+    r = np.random.default_rng(16)
+    x, w = torch.tensor(r.normal(size=(3, 4))), torch.tensor(r.normal(size=(4, 2)))
+    report = check(gated, x, w, modes=("reverse",))
+    assert report.verdict == "WRONG" and report.cause is not None
+    assert report.cause.name == "factor" and "Gate.backward" in report.cause.where
+    assert "test_diagnosis.py" in report.cause.where

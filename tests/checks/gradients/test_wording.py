@@ -1,0 +1,168 @@
+"""The text of a report: its lines, their alignment, its limit of 25 lines."""
+
+import dataclasses
+import io
+import math
+import re
+
+import numpy as np
+import pytest
+
+from checks.gradients.check import check_gradients
+from checks.gradients.report import Cause, Check, GradientReport, Worst
+from checks.gradients.wording import LINES, WIDTH, aligned, rich_text, rows, show, text
+
+CHECKS = (
+    Check("reverse", "WRONG", 0.436, 1e-9, 1e-9, "derivative 2, difference 1"),
+    Check("forward", "PASS", 1e-13, 1e-9, 1e-9),
+    Check("second: reverse over reverse", "PASS", 1e-13, 1e-9, 1e-9),
+    Check("second: dot", "PASS", 1e-13, 1e-9, 1e-9),
+    Check("vmap", "NOT_DEFINED", detail="no batching rule"),
+)
+WRONG = GradientReport(
+    name="loss",
+    framework="numpy",
+    verdict="WRONG",
+    ok=False,
+    checks=CHECKS,
+    worst=Worst("params['w']", (2, 1), -0.7921485955, 0.7921485954, 3e-11, "result[4]"),
+    cause=Cause("sign", "the gradient of w has the wrong sign", "at model.py:12 in f: `y = g(x)`"),
+    pattern="all 12 entries of w",
+    evaluations=30,
+    derivative_calls=2,
+    seconds=0.0312,
+    reproduce="checks.check_gradients(loss, x, seed=3)",
+    diagnosis_calls=48,
+)
+
+
+def test_every_line_of_a_failure() -> None:
+    assert text(WRONG).splitlines() == [
+        "WRONG loss[reverse] (numpy)",
+        "entry       params['w'][2, 1]   d result[4] / d params['w'][2, 1]",
+        "derivative  -0.7921485955",
+        "difference   0.7921485954 +- 3.0e-11",
+        "ratio       -1",
+        "wrong       all 12 entries of w",
+        "cause       the gradient of w has the wrong sign",
+        "at          model.py:12 in f",
+        "                y = g(x)",
+        "checks      reverse  WRONG  relative error 0.436, allowed 1.00e-09",
+        "passed      forward, second (2)",
+        "not defined vmap (no batching rule)",
+        "would pass  tolerance=0.53, relative to the largest entry",
+        "again       checks.check_gradients(loss, x, seed=3)",
+        "calls       30 calls of the function, 48 more to find the cause, 2 of its derivatives, 31 ms",
+    ]
+
+
+def test_a_report_of_many_checks_and_notes_keeps_its_limit() -> None:
+    many = tuple(dataclasses.replace(CHECKS[0], name=f"reverse {i}") for i in range(60))
+    long = "a very long sentence " * 40
+    report = dataclasses.replace(
+        WRONG,
+        checks=many,
+        notes=(long,) * 20,
+        pattern=long,
+        cause=Cause("factor", long, long),
+        reproduce=long,
+    )
+    lines = text(report).splitlines()
+    assert len(lines) <= LINES and max(map(len, lines)) <= WIDTH
+    assert lines[-1].startswith("calls") and any("more:" in line for line in lines)
+
+
+def test_a_combination_of_results_says_so() -> None:
+    worst = dataclasses.replace(WRONG.worst, output="a random combination of 5,000 results")
+    line = text(dataclasses.replace(WRONG, worst=worst)).splitlines()[1]
+    assert line.endswith("d (a random combination of 5,000 results) / d params['w'][2, 1]")
+
+
+def test_a_scalar_function_is_its_own_result() -> None:
+    worst = Worst("x", (), 2.0, 1.0, 1e-12)
+    line = text(dataclasses.replace(WRONG, worst=worst)).splitlines()[1]
+    assert line == "entry       x   d loss / d x"
+
+
+def test_no_cause_is_said() -> None:
+    shown = text(dataclasses.replace(WRONG, cause=None))
+    assert "cause       none of the known ones: each was undone, and none fits" in shown
+
+
+@pytest.mark.parametrize(
+    ("values", "error", "shown"),
+    [
+        ([1.0, 2.0], 1e-4, ["1.0000", "2.0000"]),
+        ([0.0, 0.123456789], 1e-5, ["0", "0.12346"]),
+        ([-1.5, 10.25], 1e-3, ["-1.500", "10.250"]),
+        ([1e9, 2e9], 1.0, ["1.000000000e+09", "2.000000000e+09"]),
+        ([1e-7, -2e-7], 1e-15, ["1.00000000e-07", "-2.00000000e-07"]),
+        ([0.5, math.nan], 1e-3, ["0.500", "nan"]),
+        ([123456.0, 1.0], 0.0, ["123456.0000", "1.0000"]),
+    ],
+)
+def test_digits_end_where_the_error_begins(
+    values: list[float], error: float, shown: list[str]
+) -> None:
+    found = aligned(values, error)
+    assert [s.strip() for s in found] == shown
+    points = {s.index(".") for s in found if "." in s}
+    assert len(points) <= 1
+
+
+def test_complex_numbers() -> None:
+    assert aligned([1 - 2j, 3 + 0.5j], 1e-9) == ["1 - 2i", "3 + 0.5i"]
+
+
+def test_pass_is_short() -> None:
+    report = check_gradients(np.exp, np.array([0.3, 1.2]), order=2)
+    lines = text(report).splitlines()
+    assert 2 <= len(lines) <= 5
+    assert lines[0] == "PASS exp (numpy)"
+    assert lines[1].startswith("checks      reverse, forward, dot")
+    assert re.match(r"catches     an error of \S+ of the largest entry", lines[2])
+    assert re.match(r"calls       \d+ calls of the function, \d+ of its derivatives, ", lines[-1])
+
+
+def test_kink_prints_both_slopes_and_the_convention() -> None:
+    report = check_gradients(lambda x: np.maximum(x, 0.0), np.array([1.0, 0.0]), name="relu")
+    shown = text(report)
+    assert report.verdict == "KINK"
+    assert "entry       x[1]   d result[1] / d x[1]" in shown
+    assert re.search(r"left slope +0\n", shown) and re.search(r"right slope +1\.0+\n", shown)
+    assert "convention  the mean of both slopes was taken" in shown
+    assert "allow=('kinks',)" in shown
+
+
+@pytest.mark.parametrize(
+    ("verdict", "words"),
+    [
+        ("INCONCLUSIVE", "run the function in float64"),
+        ("VACUOUS", "whose gradient is not zero"),
+        ("DOMAIN", "inside the domain"),
+        ("NONDETERMINISTIC", "fix the random numbers"),
+    ],
+)
+def test_advice(verdict: str, words: str) -> None:
+    check = Check("reverse", verdict, detail="the numbers")
+    report = GradientReport("f", "jax", verdict, False, (check,))
+    lines = text(report).splitlines()
+    assert lines[0] == f"{verdict} f[reverse] (jax)" and lines[1] == "found       the numbers"
+    assert any(line.startswith("advice") and words in line for line in lines)
+    allowed = text(dataclasses.replace(report, ok=True))
+    assert allowed.startswith(f"{verdict} f[reverse] (jax), allowed")
+
+
+def test_colour_says_the_same() -> None:
+    assert rich_text(WRONG).plain == text(WRONG)
+    styles = {style for _, _, style in rows(WRONG)}
+    assert "bold red" in styles
+    stream = io.StringIO()
+    show(WRONG, stream)
+    assert stream.getvalue().rstrip("\n") == text(WRONG)
+
+
+def test_a_report_is_an_error_and_json() -> None:
+    with pytest.raises(AssertionError, match="wrong sign"):
+        WRONG.raise_if_failed()
+    assert '"diagnosis_calls": 48' in WRONG.to_json()
