@@ -66,6 +66,11 @@ def owned_results(values: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
     return owned
 
 
+def _kept(values: Sequence[Any]) -> list[Any]:
+    """Copies of arrays, for a map that is called later: the caller may overwrite the originals."""
+    return [v.copy() if isinstance(v, np.ndarray) else v for v in values]
+
+
 def instantiate(value: Any, spec: Spec) -> Any:
     """A symbolic zero as an array."""
     return np.zeros(spec.shape, spec.dtype) if value is None else value
@@ -154,6 +159,7 @@ def linearize(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., 
     from autodiff.interpret import run
 
     program, values, captured = _traced(f, primals)
+    values = _kept(values)
     leaves_tree = program.in_tree
     outs: list[Any] = []
 
@@ -186,19 +192,22 @@ def linearize(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., 
         ]
         return tree.unflatten(program.out_tree, keep)
 
-    return tree.unflatten(program.out_tree, owned_results(outs, values)), f_jvp
+    return tree.unflatten(program.out_tree, owned_results(outs, (*values, *known))), f_jvp
 
 
 def vjp(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
     """Value and pullback: `pullback(ct)` returns the cotangents of the positional arguments.
 
+    The pullback keeps copies: primals and value may be written over before it is called.
     The cotangent has the output's containers (None entries are zero); integer and bool arguments
     get None. The pairing is `Re sum(u * v)` without conjugation, so for complex z = x + iy and a
     real output u the result for `ct = 1` is du/dx - i du/dy.
     """
     program, values, captured = _traced(f, primals)
+    values = _kept(values)
     outs, pull = vjp_eval(program, values, captured)
-    result = tree.unflatten(program.out_tree, owned_results(outs, values))
+    # the pullback holds its outputs too: y written over must not change it (NVIDIA/warp#1350)
+    result = tree.unflatten(program.out_tree, owned_results(outs, (*values, *outs)))
 
     def pullback(cotangent: Any) -> tuple[Any, ...]:
         leaves = tree.flatten_up_to(cotangent, program.out_tree, "cotangent")

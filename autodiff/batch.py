@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from autodiff.native import quiet
 from autodiff.op import body_program, missing_rule
 from autodiff.program import Literal, Program, Var
 from autodiff.trace import bind, mark_as, program_of, sourced
@@ -22,10 +23,10 @@ def batch_eval(
     env: dict[Var, Any] = dict(zip(program.captures, captures, strict=True))
     env.update(zip(program.inputs, args, strict=True))
     mapped = {v for v, b in zip(program.inputs, batched, strict=True) if b}
-    with np.errstate(all="ignore"):
+    with quiet():
         for eq in program.equations:
             values = [a.value if isinstance(a, Literal) else env[a] for a in eq.inputs]
-            flags = tuple(isinstance(a, Var) and a in mapped for a in eq.inputs)
+            flags = tuple([isinstance(a, Var) and a in mapped for a in eq.inputs])
             with sourced(eq.source):
                 outs, out_flags = _batch_equation(eq, size, values, flags)
             env.update(zip(eq.outputs, outs, strict=True))

@@ -38,7 +38,7 @@ def numpy_jax(impl: Rule) -> str:
 def broadcast_shapes(kind: str, *specs: Spec) -> tuple[int, ...]:
     """NumPy broadcasting of operand shapes; a mismatch names the op and the shapes."""
     first = specs[0].shape
-    if all(s.shape == first for s in specs):
+    if all([s.shape == first for s in specs]):
         return first
     try:
         return np.broadcast_shapes(*(s.shape for s in specs))
@@ -78,9 +78,9 @@ def promote(*values: Any, inexact: bool = False) -> tuple[Any, ...]:
 
     `inexact`: integers become float64, as in NumPy's transcendental functions.
     """
-    if all(map(is_array, values)):
+    if all([isinstance(v, _ARRAYS) for v in values]):
         common = values[0].dtype
-        if all(v.dtype == common for v in values) and not (inexact and common.kind in "biu"):
+        if all([v.dtype == common for v in values]) and not (inexact and common.kind in "biu"):
             return values
     scalar = bool | int | float | complex
     arrays = [v if is_array(v) or isinstance(v, scalar) else np.asarray(v) for v in values]
@@ -97,7 +97,16 @@ def promote(*values: Any, inexact: bool = False) -> tuple[Any, ...]:
 
 def is_array(value: Any) -> bool:
     """Whether a value is traced, an ndarray or a NumPy scalar."""
-    return isinstance(value, Tracer | np.ndarray | np.generic)
+    return isinstance(value, _ARRAYS)
+
+
+_ARRAYS = (np.ndarray, Tracer, np.generic)
+
+
+def shape_of(value: Any) -> tuple[int, ...]:
+    """`np.shape`, without NumPy's dispatch where the value knows its shape."""
+    shape: tuple[int, ...] = value.shape if isinstance(value, _ARRAYS) else np.shape(value)
+    return shape
 
 
 # --- batching ------------------------------------------------------------------------------
@@ -107,12 +116,12 @@ def align(args: Sequence[Any], batched: Sequence[bool]) -> list[Any]:
     """Batched operands of a broadcasting op, with axes inserted after the batch axis so that
     ranks agree.
     """
-    ranks = [np.ndim(a) - b for a, b in zip(args, batched, strict=True)]
+    ranks = [len(shape_of(a)) - b for a, b in zip(args, batched, strict=True)]
     rank = max(ranks)
     out = []
     for a, b, r in zip(args, batched, ranks, strict=True):
         if b and r < rank:
-            shape = np.shape(a)
+            shape = shape_of(a)
             a = bind("RESHAPE", a, shape=(shape[0], *(1,) * (rank - r), *shape[1:]))
         out.append(a)
     return out
@@ -154,7 +163,7 @@ def batch_stacked(kind: str, multiple: bool = False) -> Rule:
 
     def batch(size: int, args: Any, batched: Any, **params: Any) -> tuple[Any, Any]:
         full = [
-            a if b else np.broadcast_to(a, (size, *np.shape(a)))
+            a if b else np.broadcast_to(a, (size, *shape_of(a)))
             for a, b in zip(args, batched, strict=True)
         ]
         out = bind(kind, *full, **params)
@@ -177,7 +186,7 @@ def add_tangents(*tangents: Any) -> Any:
 
 def fit(tangent: Any, shape: tuple[int, ...]) -> Any:
     """A tangent broadcast to its output's shape."""
-    if tangent is None or np.shape(tangent) == shape:
+    if tangent is None or shape_of(tangent) == shape:
         return tangent
     return bind("BROADCAST", tangent, shape=shape)
 
@@ -192,7 +201,7 @@ def zeros_for(tangent: Any, primal: Any) -> Any:
 
 def unbroadcast(ct: Any, shape: tuple[int, ...]) -> Any:
     """A cotangent summed over the axes that broadcasting added or stretched."""
-    if ct is None or np.shape(ct) == tuple(shape):
+    if ct is None or shape_of(ct) == tuple(shape):
         return ct
     return bind("SUM_TO", ct, shape=tuple(shape))
 
@@ -309,7 +318,7 @@ def binary(
     def rule(primals: Any, dots: Any, z: Any, **params: Any) -> Any:
         assert tangents is not None
         parts = [
-            fit(f(t, *primals, z, **params), np.shape(z))
+            fit(f(t, *primals, z, **params), shape_of(z))
             for f, t in zip(tangents, dots, strict=True)
             if t is not None
         ]

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from autodiff.errors import ShapeError
+from autodiff.native import quiet
 from autodiff.op import body_program, missing_rule
 from autodiff.program import Equation, Literal, Program, Var
 from autodiff.trace import bind, mark, mark_as, program_of, sourced, spec_of
@@ -30,8 +31,7 @@ def jvp_eval(
     dots: dict[Var, Any] = dict(zip(program.inputs, tangents, strict=True))
     if capture_tangents is not None:
         dots.update(zip(program.captures, capture_tangents, strict=True))
-    errors = np.errstate(all="ignore")
-    with errors:
+    with quiet():
         for eq in program.equations:
             values = [a.value if isinstance(a, Literal) else env[a] for a in eq.inputs]
             t = [None if isinstance(a, Literal) else dots.get(a) for a in eq.inputs]
@@ -41,7 +41,8 @@ def jvp_eval(
             dots.update(zip(eq.outputs, out_dots, strict=True))
             mark_as(eq.outputs, outs, env)
             for out, dot in zip(outs, out_dots, strict=True):
-                mark("dot", out, dot)
+                if dot is not None:
+                    mark("dot", out, dot)
     outputs = tuple(a.value if isinstance(a, Literal) else env[a] for a in program.outputs)
     return outputs, tuple(None if isinstance(a, Literal) else dots.get(a) for a in program.outputs)
 
@@ -51,8 +52,8 @@ def jvp_equation(
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Outputs and their tangents for one equation."""
     op = eq.op
-    active = any(t is not None for t in tangents) and op.derivative == "rule"
-    active = active and any(is_inexact(v.spec.dtype) for v in eq.outputs)
+    active = op.derivative == "rule" and any([t is not None for t in tangents])
+    active = active and any([is_inexact(v.spec.dtype) for v in eq.outputs])
     if active and op.jvp is None and op.body is not None:
         body = body_program(op, tuple(a.spec for a in eq.inputs), eq.params)
         return jvp_eval(body, values, tangents)
@@ -73,8 +74,10 @@ def jvp_equation(
 def _fitted(eq: Equation, dots: Sequence[Any]) -> tuple[Any, ...]:
     """Output tangents checked against their specs; outputs without a tangent space have none."""
     return tuple(
-        _checked(eq.op.kind, d, v) if is_inexact(v.spec.dtype) else None
-        for d, v in zip(dots, eq.outputs, strict=True)
+        [
+            _checked(eq.op.kind, d, v) if is_inexact(v.spec.dtype) else None
+            for d, v in zip(dots, eq.outputs, strict=True)
+        ]
     )
 
 
@@ -83,6 +86,8 @@ def _checked(kind: str, tangent: Any, var: Var) -> Any:
     if tangent is None:
         return None
     spec = spec_of(tangent)
+    if spec is var.spec:
+        return tangent
     if spec.shape != var.spec.shape:
         raise ShapeError(
             f"the jvp rule of {kind} returned shape {spec.shape} for an output of {var.spec}"

@@ -12,46 +12,17 @@ import numpy as np
 from autodiff import precision as products
 from autodiff import rounding
 from autodiff.errors import ShapeError
+from autodiff.native import evaluate_native, replay
 from autodiff.op import Op, body_program
-from autodiff.program import Atom, Literal, Program, Spec, Var
+from autodiff.program import Atom, Equation, Literal, Program, Spec, Var
 from autodiff.simplify import fold_converts as fold
 from autodiff.trace import bind, mark_as, quoted, sourced
 
 Array = np.ndarray[Any, Any]
 PRECISIONS = ("float64", "float32", "bfloat16", "float16")
+FLOAT64, FLOAT32 = np.dtype(np.float64), np.dtype(np.float32)
 
-
-def evaluate_native(op: Op, args: Sequence[Any], params: dict[str, Any]) -> Any:
-    """Evaluate one op on concrete arrays at their own dtypes (bf16 and f16 through float32)."""
-    arrays = [np.asarray(a) for a in args]
-    specs = op.out_specs(tuple(Spec(a.shape, a.dtype) for a in arrays), params)
-    with np.errstate(all="ignore"):
-        if op.body is not None:
-            result = op.body(*arrays, **params)
-        elif op.control:
-            assert op.impl is not None
-            result = op.impl(run_flat, *arrays, **params)
-        else:
-            assert op.impl is not None
-            result = op.impl(*map(_widened, arrays), **params)
-        values = result if op.multiple else (result,)
-        own = tuple(_owned(v, s, arrays) for v, s in zip(values, specs, strict=True))
-    return own if op.multiple else own[0]
-
-
-def _widened(x: Array) -> Array:
-    """16-bit and narrower floats as float32: they are stored narrow and computed in float32."""
-    narrow = x.dtype.itemsize < 4 and x.dtype.kind in "fV"
-    return x.astype(np.float32) if narrow else x
-
-
-def _owned(value: Any, spec: Spec, inputs: Sequence[Array]) -> Array:
-    array = np.asarray(value)
-    if array.dtype != spec.dtype:
-        return array.astype(spec.dtype)
-    if any(np.may_share_memory(array, a) for a in inputs):
-        return array.copy()
-    return array
+__all__ = ["Reference", "evaluate_native", "interpret", "interpret_flat", "run"]
 
 
 def run(
@@ -63,6 +34,12 @@ def run(
     """Apply a program's equations to values, traced or concrete; composites for which
     `expand(op)` holds are replaced by the equations of their bodies.
     """
+    if expand is None:
+        given = (*captures, *args)
+        if all([type(v) is np.ndarray for v in given]):
+            repeated = replay(program)
+            if repeated.takes(given):
+                return repeated(given)
     env: dict[Var, Any] = dict(zip(program.captures, captures, strict=True))
     env.update(zip(program.inputs, args, strict=True))
     for eq in program.equations:
@@ -77,11 +54,6 @@ def run(
         env.update(zip(eq.outputs, result, strict=True))
         mark_as(eq.outputs, result, env)
     return tuple(env[a] if isinstance(a, Var) else a.value for a in program.outputs)
-
-
-def run_flat(program: Program, *args: Any) -> tuple[Any, ...]:
-    """`run` with positional arguments: the evaluator handed to control ops."""
-    return run(program, args)
 
 
 def interpret(
@@ -182,10 +154,17 @@ class Reference:
 
     def __init__(self, base: int, precision: np.dtype[Any], dot: str, folds: bool) -> None:
         self.base, self.precision, self.dot, self.folds = base, precision, dot, folds
+        self._dtypes: dict[np.dtype[Any], np.dtype[Any]] = {}
         products.check_dot_mode(dot)
 
     def dtype(self, declared: np.dtype[Any]) -> np.dtype[Any]:
         """The dtype a value of the declared dtype has in this mode."""
+        found = self._dtypes.get(declared)
+        if found is None:
+            found = self._dtypes[declared] = self._dtype(declared)
+        return found
+
+    def _dtype(self, declared: np.dtype[Any]) -> np.dtype[Any]:
         w = width(declared)
         if not w:
             return declared
@@ -206,10 +185,18 @@ class Reference:
 
     def round(self, value: Any, declared: np.dtype[Any]) -> Array:
         """Round a result once to the dtype its declared dtype has in this mode."""
-        value = np.asarray(value)
+        if type(value) is not np.ndarray:
+            value = np.asarray(value)
         if declared.kind not in "fVc":
             return np.asarray(value, declared)
-        return np.asarray(rounding.round_to(value, self.dtype(declared)))
+        to = self.dtype(declared)
+        if value.dtype is FLOAT64:
+            if to is FLOAT64:
+                exact: Array = value
+                return exact
+            if to is FLOAT32:  # NumPy rounds it once itself
+                return np.asarray(value.astype(FLOAT32).astype(FLOAT64))
+        return np.asarray(rounding.round_to(value, to))
 
     def read(self, atom: Atom, env: dict[Var, Array]) -> Array:
         """The value of an operand."""
@@ -220,23 +207,23 @@ class Reference:
         if self.folds:
             program = fold(program)
         env: dict[Var, Array] = dict(zip(_parameters(program), args, strict=True))
-        last = _last_uses(program)
-        for number, eq in enumerate(program.equations):
+        for eq, body, dead in _steps(program):
             values = [self.read(a, env) for a in eq.inputs]
             try:
-                results = self.apply(eq.op, values, eq)
+                if body is not None:
+                    results = self.run(body, *values)
+                else:
+                    results = self.apply(eq.op, values, eq)
             except ShapeError as error:
                 raise ShapeError(error.what, quoted(eq.source), error.fix) from None
             for var, value in zip(eq.outputs, results, strict=True):
                 env[var] = self.round(value, var.spec.dtype)
-            for var in last[number]:
+            for var in dead:
                 env.pop(var, None)
-        return tuple(self.read(a, env) for a in program.outputs)
+        return tuple([self.read(a, env) for a in program.outputs])
 
     def apply(self, op: Op, values: list[Array], eq: Any) -> tuple[Any, ...]:
-        """Evaluate one equation: a composite through its body, a control op through `run`."""
-        if op.body is not None:
-            return self.run(body_program(op, tuple(a.spec for a in eq.inputs), eq.params), *values)
+        """Evaluate one equation of a primitive: a control op through `run`."""
         assert op.impl is not None
         if op.control:
             result = op.impl(self.run, *values, **eq.params)
@@ -245,6 +232,22 @@ class Reference:
         else:
             result = op.impl(*values, **eq.params)
         return tuple(result) if op.multiple else (result,)
+
+
+def _steps(program: Program) -> list[tuple[Equation, Program | None, list[Var]]]:
+    """Per equation: itself, a composite's body, the variables that nobody reads afterwards."""
+    found: list[tuple[Equation, Program | None, list[Var]]] | None
+    found = program.__dict__.get("_steps")
+    if found is None:
+        bodies = [
+            None
+            if eq.op.body is None
+            else body_program(eq.op, tuple([a.spec for a in eq.inputs]), eq.params)
+            for eq in program.equations
+        ]
+        found = list(zip(program.equations, bodies, _last_uses(program), strict=True))
+        object.__setattr__(program, "_steps", found)
+    return found
 
 
 def _last_uses(program: Program) -> list[list[Var]]:

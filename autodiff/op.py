@@ -11,6 +11,7 @@ from autodiff.program import Program, Spec
 
 Rule = Callable[..., Any]
 DERIVATIVES = ("rule", "zero", "none")
+KNOWN = 4096  # results of a spec rule that are kept
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -65,8 +66,13 @@ class Op:
     control: bool = False
     effect: bool = False
     doc: str = ""
+    multiple: bool = dataclasses.field(init=False, default=False)
+    _known: dict[Any, tuple[Spec, ...]] = dataclasses.field(
+        init=False, repr=False, default_factory=dict
+    )
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "multiple", self.outputs != 1)
         if self.kind != self.kind.upper() or not self.kind.isidentifier():
             raise OpError(f"op kind {self.kind!r} is not an upper-case name")
         if (self.impl is None) == (self.body is None):
@@ -83,13 +89,25 @@ class Op:
             raise OpError(f"primitive {self.kind} has no jax lowering")
         _check_params(self)
 
-    @property
-    def multiple(self) -> bool:
-        """Whether values come as tuples."""
-        return self.outputs != 1
-
     def out_specs(self, specs: tuple[Spec, ...], params: Mapping[str, Any]) -> tuple[Spec, ...]:
-        """Specs of the outputs for operand specs and params."""
+        """Specs of the outputs for operand specs and params; what the rule said is kept."""
+        if self.control:
+            return self._ruled(specs, params)
+        # 1, 1.0 and True are equal: their types keep them apart
+        key: Any = specs
+        if params:
+            key = (specs, *params.items(), *map(type, params.values()))
+        try:
+            return self._known[key]
+        except KeyError:
+            if len(self._known) >= KNOWN:
+                self._known.clear()
+            found = self._known[key] = self._ruled(specs, params)
+            return found
+        except TypeError:  # a parameter without a hash
+            return self._ruled(specs, params)
+
+    def _ruled(self, specs: tuple[Spec, ...], params: Mapping[str, Any]) -> tuple[Spec, ...]:
         result = self.spec(*specs, **params)
         return (result,) if isinstance(result, Spec) else tuple(result)
 
@@ -115,7 +133,7 @@ def _check_params(op: Op) -> None:
         rule = getattr(op, name)
         found = None if rule is None else _keyword_names(rule)
         if found is not None and op.control:
-            found -= {"wanted", "residuals"}
+            found -= {"wanted", "strong", "residuals"}
         if found is not None and found != expected:
             raise OpError(
                 f"op {op.kind}: parameters of {name} are {sorted(found)}",

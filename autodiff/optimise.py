@@ -49,7 +49,8 @@ class _Pass:
     def run(self) -> Program:
         kept: list[Equation] = []
         for old in self.program.equations:
-            eq = dataclasses.replace(old, inputs=tuple(map(self.read, old.inputs)))
+            inputs = tuple(map(self.read, old.inputs))
+            eq = old if inputs == old.inputs else dataclasses.replace(old, inputs=inputs)
             for new in self.rewrite(eq):
                 kept.append(new)
                 self.producers.update(dict.fromkeys(new.outputs, new))
@@ -111,7 +112,8 @@ class _Pass:
             shapes = [a.spec.shape for j, a in enumerate(inputs) if j != i]
             if np.broadcast_shapes(plain.spec.shape, *shapes) == eq.outputs[0].spec.shape:
                 inputs[i] = plain
-        return dataclasses.replace(eq, inputs=tuple(inputs))
+        changed = tuple(inputs)
+        return eq if changed == eq.inputs else dataclasses.replace(eq, inputs=changed)
 
     def narrower(self, atom: Atom) -> Atom | None:
         if isinstance(atom, Literal):

@@ -58,13 +58,12 @@ def _inline(
     inputs = tuple(_read(a, env) for a in eq.inputs)
     inside = _inside(eq, keep)
     if inside is None:
-        fresh = dataclasses.replace(eq, inputs=inputs, source=source)
+        outputs = eq.outputs
         if path:  # a cached body's variables may occur again
-            outputs = tuple(Var(v.spec, v.role) for v in eq.outputs)
+            outputs = tuple([Var(v.spec, v.role) for v in eq.outputs])
             env.update(zip(eq.outputs, outputs, strict=True))
-            fresh = dataclasses.replace(fresh, outputs=outputs)
             labels.update(dict.fromkeys(outputs, path))
-        equations.append(fresh)
+        equations.append(Equation(eq.op, inputs, eq.params, outputs, source))
         return
     inner: dict[Var, Atom] = dict(zip(inside.inputs, inputs, strict=True))
     for part in inside.equations:

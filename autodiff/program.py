@@ -1,7 +1,8 @@
 """The intermediate representation: specs, variables, equations, programs and their verifier."""
 
 import dataclasses
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -13,18 +14,34 @@ if TYPE_CHECKING:
     from autodiff.op import Op
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+_SPECS: dict[tuple[Any, Any], "Spec"] = {}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, init=False)
 class Spec:
-    """Shape and dtype of an array value, e.g. `Spec((3, 4), np.dtype("float32"))`."""
+    """Shape and dtype of an array value, e.g. `Spec((3, 4), np.dtype("float32"))`.
+
+    There is one Spec of each shape and dtype, so that equality and hashing are those of identity.
+    """
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
 
-    def __post_init__(self) -> None:
-        if type(self.shape) is not tuple or not all(type(n) is int for n in self.shape):
-            object.__setattr__(self, "shape", tuple(int(n) for n in self.shape))
-        if not isinstance(self.dtype, np.dtype):
-            object.__setattr__(self, "dtype", np.dtype(self.dtype))
+    def __new__(cls, shape: Sequence[int], dtype: Any) -> "Spec":
+        """The Spec of that shape and dtype."""
+        try:
+            return _SPECS[shape, dtype]
+        except (KeyError, TypeError):  # TypeError: a shape given as a list
+            return _new_spec(cls, shape, dtype)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Spec, (self.shape, self.dtype)
+
+    def __copy__(self) -> "Spec":
+        return self
+
+    def __deepcopy__(self, memo: Any) -> "Spec":
+        return self
 
     @property
     def ndim(self) -> int:
@@ -34,7 +51,7 @@ class Spec:
     @property
     def size(self) -> int:
         """Number of elements."""
-        return int(np.prod(self.shape, dtype=np.int64))
+        return math.prod(self.shape)
 
     def with_shape(self, shape: tuple[int, ...]) -> "Spec":
         """The same dtype with another shape."""
@@ -46,6 +63,15 @@ class Spec:
 
     def __str__(self) -> str:
         return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"
+
+
+def _new_spec(cls: type[Spec], shape: Sequence[int], dtype: Any) -> Spec:
+    """The one Spec of a shape and dtype; keys are kept for exact ints and dtypes alone."""
+    key = tuple(int(n) for n in shape), np.dtype(dtype)
+    made = object.__new__(cls)
+    object.__setattr__(made, "shape", key[0])
+    object.__setattr__(made, "dtype", key[1])
+    return _SPECS.setdefault(key, made)
 
 
 class Var:
@@ -96,7 +122,8 @@ class Equation:
     source: str | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "params", MappingProxyType(dict(self.params)))
+        if type(self.params) is not MappingProxyType:
+            object.__setattr__(self, "params", MappingProxyType(dict(self.params)))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -144,9 +171,18 @@ class Program:
         return isinstance(other, Program) and (self is other or key(self) == key(other))
 
     def __hash__(self) -> int:
-        from autodiff.text import key
+        # coarser than equality, whose text takes longer to write than most programs to compare
+        found: int | None = self.__dict__.get("_hash")
+        if found is None:
+            kinds = tuple([eq.op.kind for eq in self.equations])
+            shapes = tuple([a.spec.shape for a in (*self.inputs, *self.outputs)])
+            found = hash((shapes, kinds))
+            object.__setattr__(self, "_hash", found)
+        return found
 
-        return hash(key(self))
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields alone: what is derived from them is made again."""
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
 
 
 def sub_programs(params: Mapping[str, Any]) -> tuple[Program, ...]:
@@ -166,6 +202,8 @@ def verify(program: Program) -> Program:
     Returns the program. Raises ProgramError naming the equation; sub-programs are verified too
     and may not have captures: values from outside must be explicit operands.
     """
+    if program.__dict__.get("_verified"):
+        return program
     defined: set[Var] = set()
     for var in (*program.inputs, *program.captures):
         if var in defined:
@@ -177,6 +215,7 @@ def verify(program: Program) -> Program:
     for atom in program.outputs:
         if isinstance(atom, Var) and atom not in defined:
             raise _invalid(program, None, f"result {atom!r} is never computed")
+    object.__setattr__(program, "_verified", True)  # it cannot change
     return program
 
 
@@ -184,12 +223,12 @@ def _verify_equation(program: Program, number: int, eq: Equation, defined: set[V
     for atom in eq.inputs:
         if isinstance(atom, Var) and atom not in defined:
             raise _invalid(program, number, f"operand {atom!r} is used before its definition")
-    for sub in sub_programs(eq.params):
+    for sub in sub_programs(eq.params) if eq.params else ():
         if sub.captures:
             raise _invalid(program, number, "a sub-program has captures")
         verify(sub)
-    specs = eq.op.out_specs(tuple(a.spec for a in eq.inputs), eq.params)
-    given = tuple(v.spec for v in eq.outputs)
+    specs = eq.op.out_specs(tuple([a.spec for a in eq.inputs]), eq.params)
+    given = tuple([v.spec for v in eq.outputs])
     if specs != given:
         listed = ", ".join(map(str, given))
         ruled = ", ".join(map(str, specs))

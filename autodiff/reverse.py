@@ -1,105 +1,23 @@
-"""Reverse mode: pullbacks derived by transposing jvps, and cotangent accumulation.
+"""Reverse mode: pullbacks derived by transposing jvps.
 
 The pullback of an equation is the transpose of its op's jvp, unless the op gives a `vjp` where
-the transposed rule would lose digits. Equations upstream of a WHERE branch use the products
-STRONG_MUL and STRONG_DIV, which are 0 where the cotangent is 0, so that a branch that was not
-selected never poisons a derivative (0 * inf), at any order.
+the transposed rule would lose digits. Equations upstream of a select use strong products
+(`autodiff.strong`), so that what was not selected never poisons a derivative, at any order.
 """
 
-import dataclasses
 import functools
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
-import numpy as np
-
-from autodiff.errors import ShapeError
+from autodiff.expansion import expanded, linear_expanded
 from autodiff.forward import is_inexact
-from autodiff.interpret import run
+from autodiff.native import quiet
 from autodiff.op import Op, body_program, missing_rule
 from autodiff.program import Equation, Literal, Program, Spec, Var
-from autodiff.trace import bind, mark, mark_as, program_of, sourced, spec_of
-
-STRONG = {"MUL": "STRONG_MUL", "DIV": "STRONG_DIV"}
-
-
-@dataclasses.dataclass(frozen=True)
-class Undefined:
-    """A linear operand in a transpose rule: its value is not known, only its spec."""
-
-    spec: Spec
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the operand."""
-        return self.spec.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Dtype of the operand."""
-        return self.spec.dtype
-
-
-class Cotangents:
-    """Accumulated cotangents by variable; None stands for zero. Accumulation lives only here."""
-
-    def __init__(self) -> None:
-        self.values: dict[Var, Any] = {}
-
-    def add(self, var: Any, ct: Any, kind: str = "output") -> None:
-        """Add a contribution, fitted to the variable's spec."""
-        if ct is None or not isinstance(var, Var) or not is_inexact(var.spec.dtype):
-            return
-        spec = spec_of(ct)
-        if spec.shape != var.spec.shape:
-            raise ShapeError(
-                f"the pullback of {kind} returned shape {spec.shape} for an operand of {var.spec}"
-            )
-        if spec.dtype != var.spec.dtype:
-            if spec.dtype.kind == "c" and var.spec.dtype.kind != "c":
-                ct = bind("REAL", ct)
-            if spec_of(ct).dtype != var.spec.dtype:
-                ct = bind("CAST", ct, dtype=var.spec.dtype)
-        known = self.values.get(var)
-        self.values[var] = ct if known is None else bind("ADD", known, ct)
-
-    def pop(self, var: Var) -> Any:
-        """Take the finished cotangent of a variable."""
-        return self.values.pop(var, None)
-
-
-def needs_expansion(op: Op) -> bool:
-    """Whether reverse mode goes through the op's body: a composite without a rule of its own."""
-    return op.body is not None and op.jvp is None and op.vjp is None and op.derivative == "rule"
-
-
-def expanded(program: Program) -> Program:
-    """The program with composites that lack derivative rules replaced by their bodies."""
-    if not any(needs_expansion(eq.op) for eq in program.equations):
-        return program
-    n = len(program.captures)
-    specs = tuple(v.spec for v in (*program.captures, *program.inputs))
-    flat = program_of(
-        lambda *a: run(program, a[n:], a[:n], expand=needs_expansion), specs, program.name
-    )
-    return dataclasses.replace(flat, captures=flat.inputs[:n], inputs=flat.inputs[n:])
-
-
-def upstream_of_where(program: Program) -> frozenset[int]:
-    """Indices of equations whose outputs reach a branch operand of a WHERE.
-
-    The factor of a STRONG product counts as one: it stems from such a branch, one order below.
-    """
-    marked: set[Var] = set()
-    found: set[int] = set()
-    for number in range(len(program.equations) - 1, -1, -1):
-        eq = program.equations[number]
-        if any(v in marked for v in eq.outputs):
-            found.add(number)
-            marked.update(a for a in eq.inputs if isinstance(a, Var))
-        elif eq.op.kind == "WHERE" or eq.op.kind in STRONG.values():
-            marked.update(a for a in eq.inputs[1:] if isinstance(a, Var))
-    return frozenset(found)
+from autodiff.strong import protection, run_strong
+from autodiff.trace import bind, mark, mark_as, program_of, sourced
+from autodiff.transposition import Cotangents, Undefined, transpose_eval
 
 
 def vjp_eval(
@@ -107,10 +25,12 @@ def vjp_eval(
     primals: Sequence[Any],
     captures: Sequence[Any] = (),
     wanted: Sequence[bool] | None = None,
+    strong: Sequence[bool] = (),
 ) -> tuple[tuple[Any, ...], Callable[[Sequence[Any]], tuple[Any, ...]]]:
     """Outputs, and the pullback from output cotangents (None: zero) to input cotangents.
 
-    `wanted` says which inputs need a cotangent; captures' cotangents follow the inputs'.
+    `wanted` says which inputs need a cotangent; captures' cotangents follow the inputs'. `strong`
+    says which outputs reach a select further on, so that zeros of their cotangents win.
     """
     program = expanded(program)
     env: dict[Var, Any] = dict(zip(program.captures, captures, strict=True))
@@ -121,10 +41,10 @@ def vjp_eval(
     active = {v for v, w in zip(parameters, mask, strict=True) if w and is_inexact(v.spec.dtype)}
     tape: list[int] = []
     residuals: dict[int, Any] = {}
-    with np.errstate(all="ignore"):
+    with quiet():
         for number, eq in enumerate(program.equations):
             values = [a.value if isinstance(a, Literal) else env[a] for a in eq.inputs]
-            taped = eq.op.derivative == "rule" and any(a in active for a in eq.inputs)
+            taped = eq.op.derivative == "rule" and not active.isdisjoint(eq.inputs)
             with sourced(eq.source):
                 if taped and eq.op.residual is not None:
                     result, residuals[number] = eq.op.residual(tuple(values), **eq.params)
@@ -137,17 +57,17 @@ def vjp_eval(
                 active.update(v for v in eq.outputs if is_inexact(v.spec.dtype))
                 tape.append(number)
     outputs = tuple(a.value if isinstance(a, Literal) else env[a] for a in program.outputs)
-    strong = upstream_of_where(program)
+    protected = protection(program, strong)
 
     def pullback(cotangents: Sequence[Any]) -> tuple[Any, ...]:
         cts = Cotangents()
-        with np.errstate(all="ignore"):
+        with quiet():
             for atom, ct in zip(program.outputs, cotangents, strict=True):
                 cts.add(atom, ct)
             for number in reversed(tape):
                 eq = program.equations[number]
                 with sourced(eq.source, "bar"):
-                    _pull_equation(eq, env, active, cts, number in strong, residuals.get(number))
+                    _pull_equation(eq, env, active, cts, protected, residuals.get(number))
             for v in parameters:
                 mark("bar", env[v], cts.values.get(v))
             return tuple(cts.pop(v) if v in active else None for v in parameters)
@@ -160,19 +80,22 @@ def _pull_equation(
     env: dict[Var, Any],
     active: set[Var],
     cts: Cotangents,
-    strong: bool,
+    protected: AbstractSet[Var],
     residuals: Any = None,
 ) -> None:
-    out_cts = tuple(cts.pop(v) for v in eq.outputs)
-    if all(c is None for c in out_cts):
+    out_cts = tuple([cts.pop(v) for v in eq.outputs])
+    if all([c is None for c in out_cts]):
         return
-    values = tuple(a.value if isinstance(a, Literal) else env[a] for a in eq.inputs)
-    outs = tuple(env[v] for v in eq.outputs)
+    values = tuple([a.value if isinstance(a, Literal) else env[a] for a in eq.inputs])
+    outs = tuple([env[v] for v in eq.outputs])
     for out, ct in zip(outs, out_cts, strict=True):
         mark("bar", out, ct)
-    mask = tuple(isinstance(a, Var) and a in active for a in eq.inputs)
+    mask = tuple([a in active for a in eq.inputs])
+    strong = not protected.isdisjoint(eq.outputs)
     if eq.op.control:
-        pulled = _pull_control(eq, values, outs, out_cts, mask, residuals)
+        # all outputs: a missing cotangent becomes zeros there, as good as a select's
+        flags = (strong,) * len(outs)
+        pulled = _pull_control(eq, values, outs, out_cts, mask, flags, residuals)
     else:
         pulled = pull(eq, values, outs, out_cts, mask, strong)
     for atom, ct in zip(eq.inputs, pulled, strict=True):
@@ -186,12 +109,14 @@ def _pull_control(
     outs: tuple[Any, ...],
     out_cts: tuple[Any, ...],
     mask: tuple[bool, ...],
+    strong: tuple[bool, ...],
     residuals: Any,
 ) -> tuple[Any, ...]:
     if eq.op.vjp is None:
         raise missing_rule(eq.op, "vjp", eq.source)
     extra = {} if eq.op.residual is None else {"residuals": residuals}
-    return tuple(eq.op.vjp(out_cts, values, outs, wanted=mask, **extra, **eq.params))
+    pulled = eq.op.vjp(out_cts, values, outs, wanted=mask, strong=strong, **extra, **eq.params)
+    return tuple(pulled)
 
 
 def pull(
@@ -262,102 +187,6 @@ def _tangent_program(
     return linear_expanded(program, n + m), tuple(nonzero)
 
 
-def linear_expanded(program: Program, known: int) -> Program:
-    """The program with its composites in the linear inputs (those after the first `known`)
-    replaced by their bodies; composites of known values stay, with their own derivative rules.
-    """
-    linear = set(program.inputs[known:])
-    needed = False
-    for eq in program.equations:
-        if any(a in linear for a in eq.inputs):
-            linear.update(eq.outputs)
-            needed = needed or _expands(eq.op)
-    if not needed:
-        return program
-    flags = [i >= known for i in range(len(program.inputs))]
-    return program_of(
-        lambda *a: _run_expanded(program, a, flags)[0], program.in_specs, program.name
-    )
-
-
-def _expands(op: Op) -> bool:
-    return op.body is not None and op.transpose is None
-
-
-def _run_expanded(
-    program: Program, args: Sequence[Any], flags: Sequence[bool]
-) -> tuple[tuple[Any, ...], list[bool]]:
-    """Apply a program, expanding composites of linear operands; which outputs are linear."""
-    env: dict[Any, Any] = dict(zip(program.inputs, args, strict=True))
-    linear: set[Any] = {v for v, f in zip(program.inputs, flags, strict=True) if f}
-    for eq in program.equations:
-        values = [env[a] if isinstance(a, Var) else a.value for a in eq.inputs]
-        depends = [a in linear for a in eq.inputs]
-        outputs = [any(depends)] * len(eq.outputs)
-        with sourced(eq.source):
-            if any(depends) and _expands(eq.op):
-                body = body_program(eq.op, tuple(a.spec for a in eq.inputs), eq.params)
-                result, outputs = _run_expanded(body, values, depends)
-            else:
-                result = bind(eq.op, *values, **eq.params)
-                result = result if eq.op.multiple else (result,)
-        env.update(zip(eq.outputs, result, strict=True))
-        mark_as(eq.outputs, result, env)
-        linear.update(v for v, f in zip(eq.outputs, outputs, strict=True) if f)
-    results = tuple(env[a] if isinstance(a, Var) else a.value for a in program.outputs)
-    return results, [a in linear for a in program.outputs]
-
-
-def transpose_eval(
-    program: Program, known: Sequence[Any], cotangents: Sequence[Any], strong: bool = False
-) -> tuple[Any, ...]:
-    """Transpose a program that is linear in its last inputs; `known` are the first ones.
-
-    Equations that do not depend on the linear inputs are evaluated; the others are transposed in
-    reverse order. Returns the cotangents of the linear inputs.
-    """
-    env: dict[Var, Any] = dict(zip(program.inputs, known, strict=False))
-    linear: set[Var] = set(program.inputs[len(known) :])
-    tape: list[Equation] = []
-    for eq in program.equations:
-        if any(isinstance(a, Var) and a in linear for a in eq.inputs):
-            linear.update(eq.outputs)
-            tape.append(eq)
-            continue
-        values = [a.value if isinstance(a, Literal) else env[a] for a in eq.inputs]
-        result = bind(eq.op, *values, **eq.params)
-        env.update(zip(eq.outputs, result if eq.op.multiple else (result,), strict=True))
-    cts = Cotangents()
-    for atom, ct in zip(program.outputs, cotangents, strict=True):
-        if isinstance(atom, Var) and atom in linear:
-            cts.add(atom, ct)
-    for eq in reversed(tape):
-        out_cts = tuple(cts.pop(v) for v in eq.outputs)
-        if all(c is None for c in out_cts):
-            continue
-        inputs = tuple(
-            a.value if isinstance(a, Literal) else (Undefined(a.spec) if a in linear else env[a])
-            for a in eq.inputs
-        )
-        op = eq.op
-        if strong and op.kind in STRONG:
-            from autodiff.op import get
-
-            op = get(STRONG[op.kind])
-        if op.transpose is None:
-            raise missing_rule(op, "transpose", eq.source)
-        # a strong product is 0 where its first operand is: the cotangent, not the known factor
-        strengthened = op.kind == "STRONG_MUL" and eq.op.kind == "MUL"
-        swapped = strengthened and not isinstance(inputs[0], Undefined)
-        given = inputs[::-1] if swapped else inputs
-        pulled = op.transpose(out_cts if op.multiple else out_cts[0], given, **eq.params)
-        pulled = pulled[::-1] if swapped else pulled
-        for atom, ct in zip(eq.inputs, pulled, strict=True):
-            if isinstance(atom, Var) and atom in linear:
-                cts.add(atom, ct, op.kind)
-    return tuple(cts.pop(v) for v in program.inputs[len(known) :])
-
-
 def _strong_vjp(
     eq: Equation, values: tuple[Any, ...], outs: tuple[Any, ...], out_cts: tuple[Any, ...]
 ) -> tuple[Any, ...]:
@@ -371,21 +200,9 @@ def _strong_vjp(
         present,
     )
     given = [c for c in out_cts if c is not None]
-    env: dict[Var, Any] = dict(zip(program.inputs, (*values, *outs, *given), strict=True))
-    linear = set(program.inputs[len(values) + len(outs) :])
-    for inner in program.equations:
-        args = [a.value if isinstance(a, Literal) else env[a] for a in inner.inputs]
-        depends = [isinstance(a, Var) and a in linear for a in inner.inputs]
-        op: Any = inner.op
-        if any(depends):
-            linear.update(inner.outputs)
-        if inner.op.kind == "MUL" and sum(depends) == 1:
-            op, args = "STRONG_MUL", args if depends[0] else args[::-1]
-        elif inner.op.kind == "DIV" and depends == [True, False]:
-            op = "STRONG_DIV"
-        result = bind(op, *args, **inner.params)
-        env.update(zip(inner.outputs, result if inner.op.multiple else (result,), strict=True))
-    results = iter(a.value if isinstance(a, Literal) else env[a] for a in program.outputs)
+    known = (*values, *outs)
+    flags = (*(False,) * len(known), *(True,) * len(given))
+    results = iter(run_strong(program, (*known, *given), flags))
     return tuple(next(results) if m else None for m in mask)
 
 
@@ -438,4 +255,12 @@ def vjp_program(
     return traced, tuple(mask)
 
 
-__all__ = ["Undefined", "body_program", "transpose_eval", "vjp_eval", "vjp_program"]
+__all__ = [
+    "Cotangents",
+    "Undefined",
+    "body_program",
+    "linear_expanded",
+    "transpose_eval",
+    "vjp_eval",
+    "vjp_program",
+]

@@ -14,9 +14,9 @@ def dead_code(program: Program) -> Program:
     live: set[Var] = {a for a in program.outputs if isinstance(a, Var)}
     kept: list[Equation] = []
     for eq in reversed(program.equations):
-        if eq.op.effect or any(v in live for v in eq.outputs):
+        if eq.op.effect or not live.isdisjoint(eq.outputs):
             kept.append(eq)
-            live.update(a for a in eq.inputs if isinstance(a, Var))
+            live.update([a for a in eq.inputs if isinstance(a, Var)])
     if len(kept) == len(program.equations):
         return program
     return dataclasses.replace(program, equations=tuple(reversed(kept)))
@@ -24,8 +24,10 @@ def dead_code(program: Program) -> Program:
 
 def substitute(eq: Equation, names: Mapping[Var, Atom]) -> Equation:
     """The equation with operands renamed."""
-    inputs = tuple(names.get(a, a) if isinstance(a, Var) else a for a in eq.inputs)
-    return eq if inputs == eq.inputs else dataclasses.replace(eq, inputs=inputs)
+    if names.keys().isdisjoint(eq.inputs):
+        return eq
+    inputs = tuple([names.get(a, a) if isinstance(a, Var) else a for a in eq.inputs])
+    return dataclasses.replace(eq, inputs=inputs)
 
 
 def _key(atom: Atom) -> Any:
@@ -46,8 +48,8 @@ def common_subexpressions(program: Program) -> Program:
         if eq.op.effect or eq.op.control:
             kept.append(eq)
             continue
-        params = tuple(sorted(eq.params.items(), key=lambda kv: kv[0]))
-        key = (eq.op.kind, tuple(_key(a) for a in eq.inputs), params)
+        params = tuple(sorted(eq.params.items(), key=lambda kv: kv[0])) if eq.params else ()
+        key = (eq.op.kind, tuple([_key(a) for a in eq.inputs]), params)
         if key in seen:
             names.update(zip(eq.outputs, seen[key], strict=True))
         else:

@@ -1,6 +1,7 @@
 """The executor's steps: NumPy calls that write into given memory, take views or make new arrays."""
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,12 @@ BITS: Mapping[str, str] = {
     "int64": "int64",
     "int32": "int32",
 }
+
+
+@functools.cache
+def is_native(dtype: np.dtype[Any]) -> bool:
+    """Whether NumPy computes with the dtype itself."""
+    return dtype.name in NATIVE
 
 
 @dataclasses.dataclass(eq=False)
@@ -97,7 +104,7 @@ class Lowering:
 
         for eq in self.program.equations:
             self.comment = eq.source or ""
-            native = all(a.spec.dtype.name in NATIVE for a in (*eq.inputs, *eq.outputs))
+            native = all([is_native(a.spec.dtype) for a in (*eq.inputs, *eq.outputs)])
             result = None
             if native and not eq.op.control and len(eq.outputs) == 1:
                 rule = LOWERINGS.get(eq.op.kind)

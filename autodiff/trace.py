@@ -5,32 +5,51 @@ and values of outer traces become captures of its program. An op applied to conc
 is evaluated at once.
 """
 
-import contextlib
 import contextvars
 import functools
 import inspect
-import linecache
-import os
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import optree
 
 from autodiff import tree
 from autodiff.errors import OpError, TracerError
+from autodiff.native import evaluate_native
 from autodiff.op import Op, get
 from autodiff.program import Atom, Equation, Literal, Program, Spec, Var, verify
+from autodiff.source import (
+    current_role,
+    equation_line,
+    quoted,
+    sourced,
+    unsourced,
+    user_line,
+)
 from autodiff.tracer import Tracer
 
+__all__ = [
+    "Trace",
+    "active",
+    "as_value",
+    "bind",
+    "concrete_of",
+    "evaluate",
+    "find_trace",
+    "function_name",
+    "mark",
+    "mark_as",
+    "parameter_names",
+    "program_of",
+    "quoted",
+    "sourced",
+    "spec_of",
+    "trace_flat",
+    "unsourced",
+    "user_line",
+]
+
 _stack: contextvars.ContextVar[tuple["Trace", ...]] = contextvars.ContextVar("traces", default=())
-_source: contextvars.ContextVar[str | None] = contextvars.ContextVar("source", default=None)
-_role: contextvars.ContextVar[str | None] = contextvars.ContextVar("role", default=None)
-_HIDDEN = tuple(
-    os.path.dirname(os.path.abspath(str(m))) + os.sep
-    for m in (__file__, np.__file__, optree.__file__)
-)
 
 
 class Trace:
@@ -70,17 +89,20 @@ class Trace:
 
     def record(self, op: Op, args: Sequence[Any], params: dict[str, Any]) -> Any:
         """Append an equation and return its traced outputs."""
-        _require_hashable(op, params)
-        atoms = tuple(self.atom(a) for a in args)
-        specs = op.out_specs(tuple(a.spec for a in atoms), params)
-        role = _role.get()
-        outputs = tuple(Var(s, (role, None) if role else None) for s in specs)
-        line = _source.get()
-        eq = Equation(op, atoms, params, outputs, user_line() if line is None else line or None)
+        if params:
+            _require_hashable(op, params)
+        atoms = tuple([self.atom(a) for a in args])
+        specs = op.out_specs(tuple([a.spec for a in atoms]), params)
+        role = current_role()
+        part = (role, None) if role else None
+        outputs = tuple([Var(s, part) for s in specs])
+        eq = Equation(op, atoms, params, outputs, equation_line())
         self.equations.append(eq)
-        self.producers.update(dict.fromkeys(outputs, eq))
-        tracers = tuple(Tracer(self, v) for v in outputs)
-        return tracers if op.multiple else tracers[0]
+        for var in outputs:
+            self.producers[var] = eq
+        if not op.multiple:
+            return Tracer(self, outputs[0])
+        return tuple([Tracer(self, v) for v in outputs])
 
     def is_concrete(self, var: Var) -> bool:
         """Whether the value can be computed now: all inputs it depends on have known values."""
@@ -140,6 +162,8 @@ class Trace:
 
 def _require_hashable(op: Op, params: dict[str, Any]) -> None:
     for name, value in params.items():
+        if isinstance(value, Program):
+            continue  # has a hash, which takes its text
         try:
             hash(value)
         except TypeError:
@@ -150,39 +174,20 @@ def _require_hashable(op: Op, params: dict[str, Any]) -> None:
             ) from None
 
 
-@contextlib.contextmanager
-def active(trace: Trace) -> Iterator[Trace]:
+class active:
     """Make a trace the innermost one."""
-    token = _stack.set((*_stack.get(), trace))
-    try:
-        yield trace
-    finally:
-        _stack.reset(token)
 
+    __slots__ = ("_token", "_trace")
 
-@contextlib.contextmanager
-def sourced(line: str | None, role: str | None = None) -> Iterator[None]:
-    """Give equations recorded inside this source line (passes keep the primal equation's), and
-    their results the role "dot" or "bar" where they make tangents or cotangents.
-    """
-    token = _source.set(line or _source.get())
-    role_token = _role.set(role or _role.get())
-    try:
-        yield
-    finally:
-        _role.reset(role_token)
-        _source.reset(token)
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
 
+    def __enter__(self) -> Trace:
+        self._token = _stack.set((*_stack.get(), self._trace))
+        return self._trace
 
-@contextlib.contextmanager
-def unsourced() -> Iterator[None]:
-    """Give equations recorded inside no source line: a body traced once serves many callers."""
-    tokens = _source.set(""), _role.set(None)
-    try:
-        yield
-    finally:
-        _source.reset(tokens[0])
-        _role.reset(tokens[1])
+    def __exit__(self, *error: object) -> None:
+        _stack.reset(self._token)
 
 
 def mark(role: str, primal: Any, value: Any) -> None:
@@ -205,55 +210,28 @@ def mark_as(old: Sequence[Var], new: Sequence[Any], env: Mapping[Var, Any]) -> N
             value.ref.role = var.role
 
 
-def user_line() -> str | None:
-    """`file:line in function` of the innermost frame outside the engine and NumPy, or, inside a
-    pass, the line of the equation it is working on.
-    """
-    known = _source.get()
-    if known is not None:
-        return known
-    frame = sys._getframe(1)
-    while frame is not None:
-        name = frame.f_code.co_filename
-        if not name.startswith(_HIDDEN) and not name.startswith("<frozen"):
-            return f"{_short(name)}:{frame.f_lineno} in {frame.f_code.co_name}"
-        frame = frame.f_back  # type: ignore[assignment]
-    return None
-
-
-def _short(path: str) -> str:
-    here = os.getcwd() + os.sep
-    return path[len(here) :] if path.startswith(here) else os.sep.join(path.split(os.sep)[-2:])
-
-
-def quoted(line: str | None) -> str:
-    """A source line with the text of the line itself, for error messages."""
-    if line is None:
-        return "at an unknown line"
-    path, _, rest = line.partition(":")
-    number = rest.split(" ")[0]
-    text = linecache.getline(path, int(number)).strip() if number.isdigit() else ""
-    return f"at {line}" + (f": `{text}`" if text else "")
-
-
 def find_trace(args: Sequence[Any]) -> Trace | None:
     """The trace an op on these arguments is recorded in; None for concrete arguments."""
-    tracers = [a for a in args if isinstance(a, Tracer)]
-    if not tracers:
-        return None
-    stack = _stack.get()
+    stack: tuple[Trace, ...] | None = None
     top = -1
-    for t in tracers:
+    for a in args:
+        if type(a) is not Tracer:
+            continue
+        if stack is None:
+            stack = _stack.get()
+        owner = a.owner
         for level in range(len(stack) - 1, -1, -1):
-            if stack[level] is t.owner:
+            if stack[level] is owner:
                 top = max(top, level)
                 break
         else:
             raise TracerError(
-                f"a traced value ({t.spec}) is used after its transform has ended",
+                f"a traced value ({a.spec}) is used after its transform has ended",
                 quoted(user_line()),
                 "return values from the function instead of storing them outside",
             )
+    if stack is None:
+        return None
     for level in range(len(stack) - 1, top, -1):
         if stack[level].absorb:
             return stack[level]
@@ -271,8 +249,6 @@ def bind(op: Op | str, *args: Any, **params: Any) -> Any:
 
 def evaluate(op: Op, args: Sequence[Any], params: dict[str, Any]) -> Any:
     """Evaluate an op on concrete arrays at their own dtypes."""
-    from autodiff.interpret import evaluate_native
-
     return evaluate_native(op, args, params)
 
 
@@ -367,7 +343,13 @@ def as_value(leaf: Any, what: str) -> Any:
 
 def spec_of(value: Any) -> Spec:
     """Spec of a traced value, array or scalar."""
-    if isinstance(value, Tracer | Var | Literal):
+    kind = type(value)
+    if kind is np.ndarray:
+        return Spec(value.shape, value.dtype)
+    if kind is Tracer:
+        found: Spec = value.ref.spec
+        return found
+    if isinstance(value, Var | Literal):
         return value.spec
     array = np.asarray(value)
     return Spec(array.shape, array.dtype)

@@ -10,6 +10,7 @@ from autodiff.errors import TreeError
 
 NAMESPACE = "autodiff"
 _registered: set[type] = set()
+_plain: set[type] = set()  # types of leaves that are no dataclasses to be registered
 
 
 def _register_dataclass(cls: type) -> None:
@@ -31,6 +32,8 @@ def _register_dataclass(cls: type) -> None:
 def flatten(tree: Any) -> tuple[list[Any], Any]:
     """Leaves of a container in order, and the structure that `unflatten` takes."""
     leaves, treedef = optree.tree_flatten(tree, namespace=NAMESPACE)
+    if _plain.issuperset(map(type, leaves)):
+        return leaves, treedef
     new = {
         type(leaf)
         for leaf in leaves
@@ -41,6 +44,7 @@ def flatten(tree: Any) -> tuple[list[Any], Any]:
         and type(leaf).__module__.split(".")[0] != "autodiff"
     }
     if not new:
+        _plain.update(map(type, leaves))
         return leaves, treedef
     for cls in new:
         _register_dataclass(cls)

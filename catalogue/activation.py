@@ -57,6 +57,7 @@ for _kind, _function, _slope in (
         NONZERO,
         points={
             "zero": ([0.0, -0.0],),
+            "near_zero": ([5e-7, -5e-7, 1e-3, 0.1, -0.2],),
             "large": ([1e4, -700.0],),
             "infinite": ([INF, -INF, NAN],),
         },
@@ -72,21 +73,53 @@ elementwise(
     "SILU",
     ops.silu,
     REAL,
-    points={"zero": (0.0,), "tails": (TAILS,)},
-    tags={"tails": ["tiny"]},
-    specials=(Special("zero", (0.0,), 0.0, cotangent=2.0, gradients=(1.0,)),),
+    points={
+        "zero": (0.0,),
+        "tails": (TAILS,),
+        "huge": ([-1e155, 1e300],),
+        "infinite": ([INF, -INF, NAN],),
+    },
+    tags={"tails": ["tiny"], "huge": ["large"], "infinite": ["nonfinite"]},
+    specials=(
+        Special("zero", (0.0,), 0.0, cotangent=2.0, gradients=(1.0,)),
+        # the limit, not -inf * 0
+        Special("minus_infinity", (-INF,), -0.0, {}, 2.0, (0.0,), signed_zero=True),
+        Special("infinity", (INF,), INF, cotangent=2.0, gradients=(2.0,)),
+    ),
     composable=True,
 )
 elementwise(
     "GELU",
     ops.gelu,
     REAL,
-    points={"zero": (0.0,), "tails": ([-36.0, -10.0, 5.0, 20.0],)},
-    tags={"tails": ["tiny"]},
+    points={
+        "zero": (0.0,),
+        "tails": ([-36.0, -10.0, 5.0, 20.0],),
+        "huge": ([-1e155, 1e300],),
+        "infinite": ([INF, -INF, NAN],),
+    },
+    tags={"tails": ["tiny"], "huge": ["large"], "infinite": ["nonfinite"]},
     variants={"tanh": {"approximate": "tanh"}},
     specials=(
         Special("zero", (0.0,), 0.0, cotangent=2.0, gradients=(1.0,)),
         Special("zero_tanh", (0.0,), 0.0, {"approximate": "tanh"}, 2.0, (1.0,)),
+        *(
+            Special(
+                f"{name}_{how}",
+                (x,),
+                value,
+                {"approximate": how},
+                2.0,
+                (slope,),
+                signed_zero=True,
+            )
+            for how in ("none", "tanh")
+            for name, x, value, slope in (
+                ("minus_infinity", -INF, -0.0, 0.0),
+                ("infinity", INF, INF, 2.0),
+                ("huge", 1e160, 1e160, 2.0),
+            )
+        ),
     ),
     composable=True,
 )

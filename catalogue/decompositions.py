@@ -44,6 +44,14 @@ define(
                 gradients=([[[NAN]], [[0.5]]],),
             ),
             Special("unread_nan", ([[4.0, NAN], [2.0, 2.0]],), [[2.0, 0.0], [1.0, 1.0]]),
+            # differences along symmetric directions say nothing of how entries share a gradient
+            Special(
+                "symmetric_gradient",
+                ([[4.0, 2.0], [2.0, 5.0]],),
+                [[2.0, 0.0], [1.0, 2.0]],
+                cotangent=[[1.0, 0.0], [1.0, 1.0]],
+                gradients=([[0.1875, 0.125], [0.125, 0.25]],),
+            ),
         ),
     )
 )
@@ -107,6 +115,15 @@ define(
         gauge=_eigh_gauge,
         symmetric=(0,),
         contracts=True,
+        specials=(
+            Special(
+                "symmetric_gradient",
+                (np.diag([1.0, 3.0]),),
+                ([1.0, 3.0], np.eye(2)),
+                cotangent=(np.array([1.0, 0.0]), np.array([[0.0, 1.0], [0.0, 0.0]])),
+                gradients=([[1.0, 0.25], [0.25, 0.0]],),
+            ),
+        ),
     )
 )
 define(

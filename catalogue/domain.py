@@ -1,7 +1,7 @@
 """Domains of op arguments: how to draw values, and Hypothesis strategies of the same values."""
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -87,7 +87,9 @@ class Domain:
                 np.int64, shape, elements=st.integers(int(self.low), int(self.high) - 1)
             )
         if self.kind == "real":
-            elements = st.floats(self.low, self.high, allow_subnormal=False, width=32).filter(
+            exact = all(float(np.float32(b)) == b for b in (self.low, self.high))
+            width: Literal[32, 64] = 32 if exact else 64  # short numbers where they fit the bounds
+            elements = st.floats(self.low, self.high, allow_subnormal=False, width=width).filter(
                 lambda v: all(abs(v - p) >= self.margin for p in self.avoid)
             )
             return hnp.arrays(np.float64, shape, elements=elements)

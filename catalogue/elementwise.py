@@ -1,12 +1,14 @@
 """Entries of elementwise arithmetic, selection and conversion."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 
+import autodiff as ad
 from autodiff import ops
 from catalogue.domain import BOOL, COMPLEX, NONZERO, REAL
-from catalogue.entry import Entry, Sample, Special, define, elementwise
+from catalogue.entry import Entry, Sample, Special, define, elementwise, elementwise_samples
 
 INF, NAN = np.inf, np.nan
 
@@ -128,23 +130,100 @@ elementwise(
         Special("zero_tangent", (0.0, 0.0), tangents=(0.0, 1.0), tangent=0.0),
     ),
 )
-elementwise(
-    "WHERE",
-    ops.where,
-    BOOL,
-    REAL,
-    REAL,
-    points={
-        "integers": (np.array([True, False]), np.array([1, 2]), np.array([[3], [4]])),
-        "complex": (np.array([True, False]), np.array([1j, 2.0]), np.array([3.0, 1 - 1j])),
-        "scalar_mask": (np.array(True), [1.0, 2.0], [[3.0], [4.0]]),
-        "nan_not_selected": (np.array([True, False]), [1.0, NAN], [NAN, 2.0]),
-    },
-    tags={"integers": ["integer"], "complex": ["complex"], "nan_not_selected": ["nonfinite"]},
-    specials=(
-        Special("picks_x", (True, 3.0, NAN), 3.0, cotangent=2.0, gradients=(2.0, 0.0)),
-        Special("picks_y", (False, INF, -4.0), -4.0, cotangent=2.0, gradients=(0.0, 2.0)),
+# Branches with a pole, or undefined, at elements that are not selected: nothing of it may reach
+# the derivative, which all of these would by 0 * inf.
+_ROOT = ((-1.0, 2.0), (0.5, 3.0))
+_CORNER = ((4.0, 2.0), (-1.0, -3.0))
+_SINGULAR = (((1.0, 1.0), (1.0, 1.0)), ((2.0, 0.5), (0.25, 1.5)))
+_BRANCHES: dict[str, tuple[Callable[[Any], Any], Any, Any]] = {
+    # name -> the branch, x and the mask
+    "root": (np.sqrt, _ROOT, [[False, True], [True, True]]),
+    "pole": (lambda x: 1.0 / x, ((0.0, 2.0), (0.5, 3.0)), [[False, True], [True, True]]),
+    # one term in each sum, so that rows of a batch are bit-equal to single ones
+    "matmul": (lambda x: np.sqrt(x)[:, :1] @ np.sqrt(x)[:1], _CORNER, [[True], [False]]),
+    "einsum": (
+        lambda x: np.einsum("ij,jk->ik", np.log(x)[:, :1], x[:1]),
+        _CORNER,
+        [[True], [False]],
     ),
+    "convolve": (lambda x: ops.convolve(np.sqrt(x[:, 1]), x[0, :1]), _CORNER, [True, False]),
+    "conv": (
+        lambda x: ops.conv1d(np.sqrt(x)[:, None], x[None, :1, :1]),
+        _CORNER,
+        [[[True, True]], [[False, False]]],
+    ),
+    "solve": (lambda a: ops.solve(a, np.array([1.0, -2.0])), _SINGULAR, [[False], [True]]),
+    "inv": (ops.inv, _SINGULAR, [[[False]], [[True]]]),
+    "cholesky": (
+        lambda a: ops.cholesky(a + np.swapaxes(a, -1, -2)),
+        (((1.0, 2.0), (2.0, 1.0)), ((2.0, 0.5), (0.25, 1.5))),
+        [[[False]], [[True]]],
+    ),
+    "scan": (
+        lambda x: ad.scan(lambda c, v: (c + v * v, c * np.sqrt(v)), x[1], x)[1],
+        _ROOT,
+        [[False], [True]],
+    ),
+    "cond": (
+        lambda x: ad.cond(x[1, 1] > 0, np.sqrt, lambda v: v * v, x),
+        _ROOT,
+        [[False, True], [True, True]],
+    ),
+    "while": (
+        lambda x: ad.while_loop(
+            lambda s: s[1] < 2.0, lambda s: (np.sqrt(s[0]), s[1] + 1.0), (x, 0.0), max_steps=3
+        )[0],
+        _ROOT,
+        [[False, True], [True, True]],
+    ),
+    "checkpoint": (ad.checkpoint(np.sqrt), _ROOT, [[False, True], [True, True]]),
+}
+
+
+def _where(mask: Any, x: Any, y: Any, branch: str | None = None) -> Any:
+    """Elements of x, or of a branch computed from it, where the mask holds, of y elsewhere."""
+    return ops.where(mask, _BRANCHES[branch][0](x) if branch else x, y)
+
+
+def _where_samples(rng: np.random.Generator) -> Iterable[Sample]:
+    yield from elementwise_samples(
+        BOOL,
+        REAL,
+        REAL,
+        points={
+            "integers": (np.array([True, False]), np.array([1, 2]), np.array([[3], [4]])),
+            "complex": (np.array([True, False]), np.array([1j, 2.0]), np.array([3.0, 1 - 1j])),
+            "scalar_mask": (np.array(True), [1.0, 2.0], [[3.0], [4.0]]),
+            "nan_not_selected": (np.array([True, False]), [1.0, NAN], [NAN, 2.0]),
+            "shared_rows": (np.array([[True, False], [False] * 2, [True] * 2]), [1.0, 2.0], 3.0),
+        },
+        tags={"integers": ["integer"], "complex": ["complex"], "nan_not_selected": ["nonfinite"]},
+    )(rng)
+    for name, (_, x, mask) in _BRANCHES.items():
+        args = (np.array(mask), np.array(x), REAL.draw(rng))
+        yield Sample(f"unselected_{name}", args, {"branch": name})
+
+
+define(
+    Entry(
+        "WHERE",
+        _where,
+        _where_samples,
+        domains=(BOOL, REAL, REAL),
+        specials=(
+            Special("picks_x", (True, 3.0, NAN), 3.0, cotangent=2.0, gradients=(2.0, 0.0)),
+            Special("picks_y", (False, INF, -4.0), -4.0, cotangent=2.0, gradients=(0.0, 2.0)),
+            # a cotangent that is not 0 meets NaN as ever
+            Special(
+                "selected_nan",
+                (True, [[4.0, 9.0], [-1.0, 1.0]], 0.0),
+                [[4.0, 6.0], [NAN, NAN]],
+                {"branch": "matmul"},
+                cotangent=[[0.0, 0.0], [0.0, 1.0]],
+                gradients=([[0.0, NAN], [NAN, 0.0]], 0.0),
+            ),
+        ),
+    )
 )
 
 

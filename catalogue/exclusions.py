@@ -4,14 +4,6 @@ from catalogue.entry import Exclusion
 
 EXCLUSIONS: tuple[Exclusion, ...] = (
     Exclusion(
-        "COFACTOR_TANGENT",
-        "reverse",
-        "wrong",
-        "near the zero matrix the values are round-off, which differences divide by small steps",
-        error="too noisy to judge",
-        samples=("zero_matrix",),
-    ),
-    Exclusion(
         "STOP_GRADIENT",
         "reverse",
         "wrong",

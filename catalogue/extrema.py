@@ -36,6 +36,7 @@ for _kind, _function, _above in (("MAXIMUM", ops.maximum, 1.0), ("MINIMUM", ops.
             "bools": (np.array([True, False]), np.array([False, False])),
             "infinite": ([INF, -INF, 1.0], [1.0, -INF, -INF]),
             "nan": ([NAN, 1.0], [1.0, NAN]),
+            "crossed": ([[0.0], [1.0], [2.0]], [[-1.0, 0.5, 1.5, 3.0]]),
         },
         tags={
             "ties": ["kink", "tie"],

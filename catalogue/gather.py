@@ -22,6 +22,7 @@ ROWS: tuple[tuple[str, tuple[int, ...], Any, dict[str, Any]], ...] = (
     ("one", (1,), [0, 0, 0], {}),
     ("no_indices", (3, 2), np.zeros(0, int), {}),
     ("empty_rows", (3, 0), [1, 1], {}),
+    ("square", (3, 3), [2, 0, 1], {}),
 )
 
 

@@ -106,6 +106,7 @@ def _solve_samples(rng: Rng) -> Iterable[Sample]:
     yield named("no_stack", np.zeros((0, 2, 2)), np.zeros((0, 2, 1)), tags=["empty"])
     yield named("tiny", 1e-30 * a, rng.normal(size=4), tags=["tiny"])
     yield named("complex", complex_matrix(rng, 3, 3), COMPLEX.draw(rng, (3, 2)), tags=["complex"])
+    yield named("square", regular(rng, 3, 3), rng.normal(size=(3, 3)))
 
 
 define(

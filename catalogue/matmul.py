@@ -60,6 +60,7 @@ define(
             ("nothing_summed", (2, 0), (0, 3), {}),
             ("no_rows", (0, 2), (2, 3), {}),
             ("no_stack", (0, 2, 3), (3, 2), {}),
+            ("square", (3, 3), (3, 3), {}),
         ),
         specials=(
             Special(

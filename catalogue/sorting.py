@@ -21,7 +21,8 @@ def _sorts(rng: Rng) -> Iterable[Sample]:
     yield Sample("one", (DISTINCT.draw(rng, (2, 1)),))
     yield Sample("empty", (np.zeros((0, 3)),), {"axis": 0}, frozenset({"empty"}))
     yield Sample("empty_rows", (np.zeros((2, 0)),), {}, frozenset({"empty"}))
-    ties = np.array([[2.0, 1.0, 2.0, 1.0], [0.0, -0.0, 0.0, 3.0]])
+    # pairs: between three equal entries the stable order is no one-sided slope
+    ties = np.array([[2.0, 1.0, 2.0, 1.0], [0.0, -0.0, 3.0, 3.0]])
     yield Sample("ties", (ties,), {}, frozenset({"tie"}))
     yield Sample("nan_last", (np.array([NAN, 2.0, -INF, NAN, INF]),), {}, frozenset({"nonfinite"}))
     extremes = np.array([1e300, -1e300, 1e-300, -1e-300])
@@ -48,6 +49,13 @@ define(
                 [1.0, 1.0, 2.0, 2.0],
                 cotangent=[1.0, 10.0, 100.0, 1000.0],
                 gradients=([100.0, 1.0, 1000.0, 10.0],),
+            ),
+            Special(
+                "three_equal",
+                ([0.0, -0.0, 0.0, -1.0],),
+                [-1.0, 0.0, 0.0, 0.0],
+                cotangent=[1.0, 10.0, 100.0, 1000.0],
+                gradients=([10.0, 100.0, 1000.0, 1.0],),
             ),
             Special(
                 "nan_comes_last",

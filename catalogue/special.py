@@ -77,7 +77,7 @@ elementwise(
     points={
         "negative": (BELOW,),
         "integers": ([1.0, 2.0, 5.0],),
-        "large": ([30.0, 170.0],),
+        "large": ([30.0, 150.0],),
         "tiny": ([1e-3, 1e-10],),
         "overflow": ([172.0, NAN, INF],),
     },
@@ -170,6 +170,7 @@ elementwise(
     tags={"zero": ["edge"], "outside": ["nonfinite"]},
     specials=(
         Special("zero", (0.0,), 0.0, cotangent=2.0, gradients=(INF,)),
+        Special("zero_tangent", (0.0,), 0.0, tangents=(0.0,), tangent=0.0),
         Special("one", (1.0,), 0.0, cotangent=2.0, gradients=(-2.0,)),
         Special("negative", (-1.0,), -INF),
     ),

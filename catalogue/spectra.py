@@ -28,6 +28,8 @@ define(Entry("STFT", ops.stft, _stft_samples, contracts=True))
 def _mel_samples(rng: Rng) -> Iterable[Sample]:
     yield named("even", POSITIVE.draw(rng, (9,)), n_mels=3, sample_rate=800.0)
     yield named("frames", POSITIVE.draw(rng, (2, 5)), n_mels=2, sample_rate=800.0, low=20.0)
+    slaney: dict[str, Any] = {"scale": "slaney", "area": True}
+    yield named("slaney", POSITIVE.draw(rng, (9,)), n_mels=3, sample_rate=8000.0, **slaney)
     yield named("odd", POSITIVE.draw(rng, (4,)), n_mels=2, sample_rate=100.0, high=45.0, n_fft=7)
     yield named("no_frames", np.zeros((0, 9)), n_mels=3, sample_rate=800.0, tags=["empty"])
 
@@ -40,6 +42,7 @@ def _log_mel_samples(rng: Rng) -> Iterable[Sample]:
     window = np.hanning(10)[1:-1]
     yield named("rows", 3 + REAL.draw(rng, (2, 14)), window, **mel)
     yield named("padded", 3 + REAL.draw(rng, (12,)), window, n_fft=10, **mel)
+    yield named("slaney", 3 + REAL.draw(rng, (14,)), window, scale="slaney", area=True, **mel)
     yield named("no_frame", np.zeros(3), window, tags=["empty"], **mel)
 
 

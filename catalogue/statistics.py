@@ -81,7 +81,7 @@ define(
         planted(
             reductions(NONZERO),
             at("zero", [0.0, -0.0]),
-            at("large", [1e300, -1e308], "large"),
+            at("large", [1e300, -1e306], "large"),
             at("tiny", [1e-300, 1e-307], "tiny"),
             at("nonfinite", [[INF, 1.0], [NAN, 1.0]], "nonfinite", axis=1),
         ),

@@ -145,6 +145,8 @@ elementwise(
         # the slope in x is log(y) even at x = 0 (pytorch/pytorch#80770)
         Special("zero_x", (0.0, 1.0), 0.0, cotangent=2.0, gradients=(0.0, 0.0)),
         Special("zeros", (0.0, 0.0), 0.0, cotangent=2.0, gradients=(-INF, 0.0)),
+        # a tangent of 0 is 0 beside an infinite slope (google-deepmind/optax#1786)
+        Special("zero_tangent", (0.0, 0.0), 0.0, tangents=(0.0, 0.0), tangent=0.0),
         Special("nan", (0.0, NAN), NAN),
     ),
 )
@@ -162,6 +164,7 @@ elementwise(
     specials=(
         Special("zero_x", (0.0, 0.0), 0.0, cotangent=2.0, gradients=(0.0, 0.0)),
         Special("pole", (0.0, -1.0), 0.0, cotangent=2.0, gradients=(-INF, 0.0)),
+        Special("zero_tangent", (0.0, -1.0), 0.0, tangents=(0.0, 0.0), tangent=0.0),
     ),
 )
 

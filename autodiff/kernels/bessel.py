@@ -14,13 +14,21 @@ BERNOULLI = tuple(
 
 
 def bessel_iv(x: Any, *, n: int) -> Any:
-    """The modified Bessel function I_n(x)."""
-    return scipy.special.iv(n, x)
+    """The modified Bessel function I_n(x), n >= 2."""
+    size = np.abs(x)
+    # 0 and inf where the library gives NaN
+    value = scipy.special.iv(n, np.where((size < 1e-162) | (size > 1e3), x - x, x))
+    return np.where(size > 1e3, np.where(n % 2, np.copysign(np.inf, x), np.inf), value)
 
 
 def bessel_ive(x: Any, *, n: int) -> Any:
-    """e ** -|x| I_n(x)."""
-    return scipy.special.ive(n, x)
+    """e ** -|x| I_n(x), n >= 2; the library gives NaN far out (DLMF 10.40.1) and next to 0."""
+    size = np.abs(x)
+    far = size > 1e8
+    value = scipy.special.ive(n, np.where((size < 1e-162) | far, np.where(far, 0, x - x), x))
+    y = np.where(far, size, 1e8)
+    outer = (1 - (4 * n * n - 1) / (8 * y)) / (math.sqrt(2 * math.pi) * np.sqrt(y))
+    return np.where(far, np.where(n % 2, np.copysign(outer, x), outer), value)
 
 
 def bessel_jv(x: Any, *, n: int) -> Any:

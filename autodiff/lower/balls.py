@@ -107,6 +107,10 @@ class Ball(Number):
         """The midpoint of a real ball; None where it is not finite."""
         return _dyadic(*self.v.mid().man_exp()) if self.v.is_finite() else None
 
+    def is_finite(self) -> bool:
+        """As Arb says."""
+        return bool(self.v.is_finite())
+
     def widened(self, bound: Any) -> "Ball":
         """The ball with a larger radius; a complex one in both directions."""
         import flint

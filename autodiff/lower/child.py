@@ -22,6 +22,10 @@ class ChildError(Exception):
     """The child process died, took too long, or could not run the module; the text says which."""
 
 
+class ChildTimeout(ChildError):
+    """The child process took too long: another run may not."""
+
+
 class Child:
     """A Python process that answers (text, args) with results; started on demand."""
 
@@ -40,7 +44,7 @@ class Child:
                 ready, _, _ = select.select([process.stdout], [], [], timeout)
                 if not ready:
                     self.stop()
-                    raise ChildError(f"no result after {timeout:g} s")
+                    raise ChildTimeout(f"no result after {timeout:g} s")
                 outcome = _receive(process.stdout)
             except (BrokenPipeError, EOFError):
                 raise ChildError(self._last_words(process)) from None

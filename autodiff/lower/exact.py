@@ -78,6 +78,7 @@ def evaluate_exact(
     *,
     arithmetic: str | None = None,
     limit: int = LIMIT,
+    entrywise: bool = True,
 ) -> list[ExactArray]:
     """The exact results of a flat program, rounded once.
 
@@ -91,6 +92,9 @@ def evaluate_exact(
         arithmetic: "flint" or "mpmath"; by default the first where it is installed. mpmath's
             accuracy is not proven but estimated from two precisions.
         limit: the largest precision to try, in bits.
+        entrywise: whether each entry has its own relative accuracy (of one that is exactly 0, only
+            1024 bits and more show that it rounds to 0); else entries are as accurate as the
+            largest of their array needs, and small ones may have an accuracy of 0.
 
     Returns:
         One `ExactArray` per output.
@@ -104,18 +108,23 @@ def evaluate_exact(
         raise NotExact("", "it has captured values")
     mode = Exact(program, PRECISIONS[bits], number)
     arrays = [mode.argument(a, v.spec) for a, v in zip(args, program.inputs, strict=True)]
-    outcome = _raised(mode, program, arrays, bits, limit)
+    outcome = _raised(mode, program, arrays, bits, limit, entrywise)
     if mode.gauge.used:
         for pattern in (1, 2):
             mode.gauge = Gauge(pattern)
-            other = _raised(mode, program, arrays, bits, limit)
+            other = _raised(mode, program, arrays, bits, limit, entrywise)
             if any((a.value != b.value).any() for a, b in zip(outcome, other, strict=True)):
                 raise NotExact("", "its results depend on signs that LAPACK leaves open")
     return outcome
 
 
 def _raised(
-    mode: "Exact", program: Program, arrays: Sequence[Array], bits: int, limit: int
+    mode: "Exact",
+    program: Program,
+    arrays: Sequence[Array],
+    bits: int,
+    limit: int,
+    entrywise: bool,
 ) -> list[ExactArray]:
     """The results at the first precision, of those doubled from `START`, that suffices."""
     previous: list[Array] | None = None
@@ -124,7 +133,7 @@ def _raised(
         try:
             with mode.number.precision(precision):
                 results = mode.run(program, *arrays)
-                done, outcome = _settled(results, previous, program, bits)
+                done, outcome = _settled(results, previous, program, bits, entrywise)
             if done:
                 return outcome
             reason = "the result is not accurate enough"
@@ -288,7 +297,11 @@ def _element(x: Any) -> Any:
 
 
 def _settled(
-    results: Sequence[Array], previous: Sequence[Array] | None, program: Program, bits: int
+    results: Sequence[Array],
+    previous: Sequence[Array] | None,
+    program: Program,
+    bits: int,
+    entrywise: bool,
 ) -> tuple[bool, list[ExactArray]]:
     """Whether all results are accurate enough, and them."""
     outcome = []
@@ -298,10 +311,9 @@ def _settled(
             outcome.append(ExactArray(array, nothing, nothing, np.full(array.shape, LIMIT)))
             continue
         before = None if previous is None else previous[i]
-        rows = [
-            _row(x, None if before is None else before.flat[j], bits)
-            for j, x in enumerate(array.flat)
-        ]
+        rows = _rows(array, before, bits, Fraction(0))
+        if not entrywise and None in rows:
+            rows = _rows(array, before, bits, _largest(array) / 2 ** WANTED[bits])
         if any(r is None for r in rows):
             return False, []
         complex_ = atom.spec.dtype.kind == "c"
@@ -310,6 +322,18 @@ def _settled(
 
 
 Row = tuple[complex, complex, float, int]
+
+
+def _rows(array: Array, before: Array | None, bits: int, floor: Fraction) -> list[Row | None]:
+    previous = [None] * array.size if before is None else before.flat
+    return [_row(x, b, bits, floor) for x, b in zip(array.flat, previous, strict=True)]
+
+
+def _largest(array: Array) -> Fraction:
+    """The largest magnitude of a real or imaginary part; 0 where one is not finite."""
+    parts = [part.midpoint() for x in array.flat for part, _ in _parts(x, None)]
+    known = [abs(p) for p in parts if p is not None]
+    return max(known, default=Fraction(0)) if len(known) == len(parts) else Fraction(0)
 
 
 def _gathered(rows: list[Row], shape: tuple[int, ...], complex_: bool) -> ExactArray:
@@ -323,9 +347,9 @@ def _gathered(rows: list[Row], shape: tuple[int, ...], complex_: bool) -> ExactA
     return ExactArray(*arrays)
 
 
-def _row(x: Number, before: Number | None, bits: int) -> Row | None:
+def _row(x: Number, before: Number | None, bits: int, floor: Fraction) -> Row | None:
     """Value, rest, radius and accuracy of one element; None where it is not accurate enough."""
-    parts = [_part(p, b, bits) for p, b in _parts(x, before)]
+    parts = [_part(p, b, bits, floor) for p, b in _parts(x, before)]
     if any(p is None for p in parts):
         return None
     known = [p for p in parts if p is not None]
@@ -349,7 +373,7 @@ def _parts(x: Number, before: Number | None) -> list[tuple[Number, Number | None
     ]
 
 
-def _part(x: Number, before: Number | None, bits: int) -> Row | None:
+def _part(x: Number, before: Number | None, bits: int, floor: Fraction) -> Row | None:
     middle = x.midpoint()
     if middle is None:
         raise Undecided("a result that is not finite")
@@ -368,7 +392,7 @@ def _part(x: Number, before: Number | None, bits: int) -> Row | None:
         return value, rest, _upward(gap), accuracy
     if abs(middle) + gap < Fraction(form.quantum) / 4:
         return 0.0, rest, _upward(gap), 0
-    return None
+    return (value, rest, _upward(gap), 0) if gap < floor else None
 
 
 def _upward(gap: Fraction) -> float:

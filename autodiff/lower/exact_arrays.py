@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from autodiff.lower.number import Number, Undecided
-from autodiff.rounding import Format, float_format
+from autodiff.rounding import FORMATS, Format, float_format
 
 Array = np.ndarray[Any, Any]
 Rule = Callable[..., Any]
@@ -51,6 +51,9 @@ def rule(*kinds: str) -> Callable[[Rule], Rule]:
         return function
 
     return register
+
+
+FLOAT64 = FORMATS["float64"]
 
 
 def each(function: Callable[..., Any], *arrays: Any) -> Array:
@@ -103,6 +106,11 @@ def nearest(x: Fraction, form: Format) -> float:
     """The number of a format next to a fraction, ties to even."""
     if x == 0:
         return 0.0
+    if form is FLOAT64:
+        try:
+            return float(x)  # Python rounds quotients of integers once, to even
+        except OverflowError:
+            return form.overflow if x > 0 else -form.overflow
     size = abs(x)
     exponent = size.numerator.bit_length() - size.denominator.bit_length()
     exponent -= size < Fraction(2) ** exponent

@@ -83,15 +83,19 @@ def _summed(terms: Iterator[tuple[Any, Any]], ratio: Callable[[int], float], bit
 
     It stops where sizes shrink by 0.9 or faster. A term is its size times a product of at most
     four logarithms or polygammas, below 4096 together; with the geometric series of 0.95 what
-    follows is below 2^17 sizes.
+    follows is below 2^17 sizes. That is held against the largest size, whose rounding the total
+    has in it: a sum that cancels, to 0 maybe, never gets small against itself.
     """
     total: Any = 0
+    largest: Any = None
     for k, (size, term) in enumerate(terms):
         total = total + term
-        bound = size.magnitude() * 2**17
+        magnitude = size.magnitude()
+        largest = magnitude if largest is None or magnitude > largest else largest
         if not total.is_finite():
             return total
-        if k > 8 and ratio(k) < 0.9 and bound <= total.magnitude() * 2.0**-bits:
+        bound = magnitude * 2**17
+        if k > 8 and ratio(k) < 0.9 and bound * 2**bits <= largest:
             return total.widened(bound)
         if k > TERMS:
             break

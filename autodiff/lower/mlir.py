@@ -3,10 +3,11 @@
 `CALLS` lists every name used of them; `missing_calls` says which an installed jaxlib lacks.
 """
 
+import dataclasses
 import functools
 import importlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ml_dtypes
@@ -142,31 +143,88 @@ def op_names(module: Any) -> frozenset[str]:
     return frozenset(names)
 
 
-def functions(text: str) -> dict[str, tuple[frozenset[str], frozenset[str]]]:
-    """Op names and floating element types of each function of a module, callees included.
+@dataclasses.dataclass(frozen=True)
+class Function:
+    """One function of a module, its chlo operations rewritten.
 
-    The chlo operations are rewritten first.
+    Attributes:
+        source: its text.
+        called: the names of the functions it reaches, its own included.
+        ops: names of the operations of all of these.
+        types: floating element types of their tensors.
+    """
+
+    source: str
+    called: tuple[str, ...]
+    ops: frozenset[str]
+    types: frozenset[str]
+
+
+def functions(text: str) -> dict[str, Function]:
+    """The functions of a module by name; the module is verified and its chlo operations rewritten.
+
+    Raises:
+        StableHLOError: the text is not valid.
     """
     module = parse(text)
     legalize(module)
-    own: dict[str, tuple[set[str], set[str], set[str]]] = {}
     # the module is printed once: printing its functions one by one takes ten times as long
-    for source in _FUNCTION.split(str(module))[1:]:
+    sources = ["  func.func " + s for s in _FUNCTION.split(str(module))[1:]]
+    sources[-1:] = [s[: s.rindex("\n}")] + "\n" for s in sources[-1:]]
+    own: dict[str, tuple[str, set[str], set[str], set[str]]] = {}
+    for source in sources:
         called = {a or b for a, b in _CALLED.findall(source)}
-        name = _NAME.findall(source)[0]
-        own[name] = (set(_OP.findall(source)), set(element_types(source)), called)
+        ops, types = set(_OP.findall(source)), set(element_types(source))
+        own[_NAME.findall(source)[0]] = (source, ops, types, called)
     result = {}
     for name in own:
         reached, todo = {name}, [name]
         while todo:
-            new = own[todo.pop()][2] & own.keys() - reached
+            new = own[todo.pop()][3] & own.keys() - reached
             reached |= new
             todo += new
-        ops = frozenset().union(*(own[r][0] for r in reached))
-        result[name] = (ops, frozenset().union(*(own[r][1] for r in reached)))
+        result[name] = Function(
+            own[name][0],
+            tuple(sorted(reached)),
+            frozenset(op for r in reached for op in own[r][1]),
+            frozenset(kind for r in reached for kind in own[r][2]),
+        )
     return result
 
 
+def calling(found: Mapping[str, Function], names: Sequence[str]) -> str:
+    """A module whose `@main` calls functions of another in turn, each on arguments of its own."""
+    lines, taken, given, results, kinds = [], 0, [], [], []
+    for number, name in enumerate(names):
+        takes, gives = _signature(found[name].source)
+        inputs = [f"%arg{taken + i}" for i in range(len(takes))]
+        taken += len(takes)
+        given += [f"{i}: {kind}" for i, kind in zip(inputs, takes, strict=True)]
+        form = f"({', '.join(inputs)}) : ({', '.join(takes)}) -> ({', '.join(gives)})"
+        target = f"%r{number}:{len(gives)} = " if gives else ""
+        lines.append(f"    {target}func.call @{name}{form}")
+        results += [f"%r{number}#{i}" for i in range(len(gives))]
+        kinds += gives
+    returned = f"    return {', '.join(results)} : {', '.join(kinds)}" if results else "    return"
+    head = f"  func.func public @main({', '.join(given)}) -> ({', '.join(kinds)}) {{"
+    needed = sorted({c for name in names for c in found[name].called})
+    sources = "".join(found[n].source for n in needed)
+    return "\n".join(["module @m {", head, *lines, returned, "  }", sources + "}"])
+
+
+def result_count(function: Function) -> int:
+    """How many results a function has."""
+    return len(_signature(function.source)[1])
+
+
+def _signature(source: str) -> tuple[list[str], list[str]]:
+    """Types of a function's arguments and results, from the first line of its text."""
+    line = source.partition("\n")[0].rpartition(" {")[0]
+    takes, _, gives = line.partition(" -> ")
+    return _TYPE.findall(takes), _TYPE.findall(gives)
+
+
+_TYPE = re.compile(r"tensor<(?:[^<>]|<[^<>]*>)*>")
 _FUNCTION = re.compile(r"^  func\.func ", re.MULTILINE)
 _NAME = re.compile(r"@([\w.$-]+)")
 _OP = re.compile(r'(?:= |applies |^\s+)"?((?:stablehlo|chlo|mhlo)\.[a-z]\w*)', re.MULTILINE)

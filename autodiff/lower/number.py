@@ -7,6 +7,7 @@ A decision (comparison, floor, truth) that the balls leave open raises `Undecide
 
 import contextlib
 import math
+import operator
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any, ClassVar, Self
@@ -150,24 +151,30 @@ class Number:
             return cls.real_of(float(value))
         return None
 
-    def _with(self, operator: Callable[[Any, Any], Any], other: Any, swap: bool = False) -> Any:
+    def _with(self, combine: Callable[[Any, Any], Any], other: Any, swap: bool = False) -> Any:
         raw = self._raw(other)
         if raw is None:
             return NotImplemented
-        return type(self)(operator(raw, self.v) if swap else operator(self.v, raw))
+        return type(self)(combine(raw, self.v) if swap else combine(self.v, raw))
 
     # Arithmetic.
 
     def __add__(self, other: Any) -> Any:
-        return self._with(lambda a, b: a + b, other)
+        if type(other) is type(self):  # most operands are: no conversion
+            return type(self)(self.v + other.v)
+        return self._with(operator.add, other)
 
     def __sub__(self, other: Any) -> Any:
         if other is self and self.is_finite():
             return self.of(0)  # where subtracting the ball from itself would leave twice its error
-        return self._with(lambda a, b: a - b, other)
+        if type(other) is type(self):
+            return type(self)(self.v - other.v)
+        return self._with(operator.sub, other)
 
     def __mul__(self, other: Any) -> Any:
-        return self._with(lambda a, b: a * b, other)
+        if type(other) is type(self):
+            return type(self)(self.v * other.v)
+        return self._with(operator.mul, other)
 
     def __truediv__(self, other: Any) -> Any:
         return self._with(self.divide, other)
@@ -179,7 +186,7 @@ class Number:
     __rmul__ = __mul__
 
     def __rsub__(self, other: Any) -> Any:
-        return self._with(lambda a, b: a - b, other, swap=True)
+        return self._with(operator.sub, other, swap=True)
 
     def __rtruediv__(self, other: Any) -> Any:
         return self._with(self.divide, other, swap=True)

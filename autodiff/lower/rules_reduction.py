@@ -3,6 +3,7 @@
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 
@@ -19,8 +20,20 @@ def argmax_mask(x: Any, *, axis: tuple[int, ...]) -> Any:
 
 
 def norm_scale(x: Any, *, axis: tuple[int, ...]) -> Any:
-    """The power of two just below the largest magnitude; 1 where that is 0 or not finite."""
+    """The power of two just below the largest magnitude; 1 where that is 0 or not finite.
+
+    It is the number whose bits are the exponent of that magnitude alone (frexp and ldexp are
+    lowered to twenty times as much). Subnormal magnitudes are lifted to normal ones first.
+    """
     size = jnp.max(jnp.abs(x), axis=axis, keepdims=True, initial=0)
-    usable = (size > 0) & (size < jnp.inf)
-    exponent = jnp.frexp(jnp.where(usable, size, 1))[1] - 1
-    return jnp.where(usable, jnp.ldexp(jnp.ones_like(size), exponent), jnp.ones_like(size))
+    info = jnp.finfo(size.dtype)
+    word = _WORDS[size.dtype.itemsize]
+    low = size < info.smallest_normal
+    lift = jnp.asarray(2.0**info.nmant, size.dtype)
+    bits = lax.bitcast_convert_type(jnp.where(low, size * lift, size), word)
+    power = lax.bitcast_convert_type(bits & word(((1 << info.nexp) - 1) << info.nmant), size.dtype)
+    power = jnp.where(low, power / lift, power)
+    return jnp.where((size > 0) & (size < jnp.inf), power, jnp.ones_like(size))
+
+
+_WORDS = {2: np.uint16, 4: np.uint32, 8: np.uint64}

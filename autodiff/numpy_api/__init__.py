@@ -37,8 +37,6 @@ _filled = False
 
 def _fill_tables() -> None:
     global _filled
-    if _filled:
-        return
     for module in pkgutil.iter_modules(__path__):
         importlib.import_module(f"{__name__}.{module.name}")
     # with SCIPY_ARRAY_API=1 SciPy's names are wrappers around the ufuncs that arrive here
@@ -49,7 +47,10 @@ def _fill_tables() -> None:
 
 def apply_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`Tracer.__array_ufunc__`: a ufunc call, reduce, accumulate or outer."""
-    _fill_tables()
+    if not _filled:
+        _fill_tables()
+    if method == "__call__" and not kwargs and ufunc in UFUNCS:
+        return UFUNCS[ufunc](*inputs)
     # axis=None means all axes, unlike an axis left out
     kwargs = {k: v for k, v in kwargs.items() if v is not None or k == "axis"}
     out = kwargs.pop("out", None)
@@ -82,7 +83,8 @@ def apply_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[s
 
 def apply_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`Tracer.__array_function__`: any other NumPy function."""
-    _fill_tables()
+    if not _filled:
+        _fill_tables()
     if kwargs.get("out") is not None:
         _refuse_out(func.__name__)
     kwargs = {k: v for k, v in kwargs.items() if not (k == "out" and v is None)}

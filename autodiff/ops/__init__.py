@@ -46,6 +46,7 @@ from autodiff.ops.sorting import *
 from autodiff.ops.special import *
 from autodiff.ops.spectra import *
 from autodiff.ops.statistics import *
+from autodiff.ops.strong import *
 from autodiff.ops.transcendental import *
 from autodiff.ops.transposed_convolution import *
 from autodiff.ops.trigonometry import *

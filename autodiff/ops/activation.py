@@ -75,7 +75,7 @@ def _logit_body(x: Any) -> Any:
 logit = unary(
     "LOGIT",
     body=_logit_body,
-    tangent=lambda t, x, y: t / (x * (1 - x)),
+    tangent=lambda t, x, y: t / x / (1 - x),
     kinds="fV",
     doc="log(x / (1 - x)), the inverse of sigmoid; +-inf at 1 and 0, NaN outside.",
 )
@@ -127,26 +127,61 @@ elu = _sloped(
 
 # --- smooth rectifiers ---------------------------------------------------------------------------
 
+
+def _central(x: Any, limit: float) -> Any:
+    """x, and 0 beyond a limit: for terms whose other factor is 0 there (inf * 0, inf / inf)."""
+    return bind("WHERE", bind("ABS", x) >= limit, np.zeros((), x.dtype), x)
+
+
+def _above(x: Any) -> Any:
+    """x with -inf replaced by -0.0: the limit of x sigmoid(x), not -inf * 0."""
+    return bind("WHERE", x == -np.inf, np.asarray(-0.0, x.dtype), x)
+
+
+def _silu_deriv(x: Any, y: Any) -> Any:
+    del y
+    z = _central(x, 1024.0)  # e ** -1024 is 0
+    return sigmoid(x) + 0.25 * z * sech2(0.5 * z)
+
+
 silu = unary(
-    "SILU", body=lambda x: x * sigmoid(x), kinds="fV", doc="x sigmoid(x), also called swish."
+    "SILU",
+    body=lambda x: _above(x) * sigmoid(x),
+    deriv=_silu_deriv,
+    kinds="fV",
+    doc="x sigmoid(x), also called swish; 0 at -inf.",
 )
+
+
+# 2 sqrt(2 / pi); 0.5 (1 + tanh u) = sigmoid(2 u) does not cancel for negative u
+_SCALE, _CUBIC = 1.5957691216057308, 0.044715
+_DENSITY = 0.3989422804014327  # of the standard normal distribution at 0
 
 
 def _gelu_body(x: Any, *, approximate: str) -> Any:
     if approximate == "tanh":
-        # sqrt(2 / pi); 0.5 (1 + tanh u) = sigmoid(2 u) does not cancel for negative u
-        return x * sigmoid(1.5957691216057308 * (x + 0.044715 * (x * x * x)))
-    return x * bind("NDTR", x)
+        return _above(x) * sigmoid(_SCALE * (x + _CUBIC * (x * x * x)))
+    return _above(x) * bind("NDTR", x)
 
 
-unary("GELU", body=_gelu_body, kinds="fV")
+def _gelu_deriv(x: Any, y: Any, *, approximate: str) -> Any:
+    del y
+    z = _central(x, 64.0)  # both densities are 0 from 40 on
+    if approximate == "tanh":
+        u = _SCALE * (z + _CUBIC * (z * z * z))
+        slope = _SCALE * (1 + 3 * _CUBIC * (z * z))
+        return sigmoid(u + 1024 * (x - z)) + 0.25 * z * sech2(0.5 * u) * slope
+    return bind("NDTR", x) + _DENSITY * z * bind("GAUSSIAN", z, scale=0.5)
+
+
+unary("GELU", body=_gelu_body, deriv=_gelu_deriv, kinds="fV")
 
 
 def gelu(x: Any, approximate: str = "none") -> Any:
     """x Phi(x) with the standard normal distribution function Phi.
 
     `approximate="tanh"` gives 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x ** 3))), which differs
-    by up to 4.8e-4. Both keep relative accuracy in the negative tail.
+    by up to 4.8e-4. Both keep relative accuracy in the negative tail, and are 0 at -inf.
 
     Raises:
         ValueError: another name of an approximation.

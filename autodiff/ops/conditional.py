@@ -65,7 +65,9 @@ def _if_jvp(primals: Any, tangents: Any, outputs: Any, *, branches: Any) -> Any:
     return results[: len(outs)], tuple(next(dots) if is_inexact(s.dtype) else None for s in outs)
 
 
-def _if_vjp(cts: Any, primals: Any, outputs: Any, *, branches: Any, wanted: Any) -> Any:
+def _if_vjp(
+    cts: Any, primals: Any, outputs: Any, *, branches: Any, wanted: Any, strong: Any
+) -> Any:
     del outputs
     predicate, *operands = primals
     present = tuple(c is not None for c in cts)
@@ -74,7 +76,7 @@ def _if_vjp(cts: Any, primals: Any, outputs: Any, *, branches: Any, wanted: Any)
     def twin(branch: Program) -> Program:
         def f(*args: Any) -> tuple[Any, ...]:
             rest = iter(args[n:])
-            _, pullback = vjp_eval(branch, args[:n], wanted=mask)
+            _, pullback = vjp_eval(branch, args[:n], wanted=mask, strong=strong)
             pulled = pullback([next(rest) if p else None for p in present])
             return tuple(
                 zeros(s) if g is None else g

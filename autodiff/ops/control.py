@@ -169,12 +169,12 @@ def _checkpoint_jvp(primals: Any, tangents: Any, outputs: Any, *, body: Program)
 
 
 def _checkpoint_vjp(
-    cts: Any, primals: Any, outputs: Any, *, body: Program, wanted: tuple[bool, ...]
+    cts: Any, primals: Any, outputs: Any, *, body: Program, wanted: Any, strong: Any
 ) -> Any:
     from autodiff.reverse import vjp_eval
 
     del outputs
-    return vjp_eval(body, primals, wanted=wanted)[1](cts)
+    return vjp_eval(body, primals, wanted=wanted, strong=strong)[1](cts)
 
 
 def _checkpoint_batch(size: int, args: Any, batched: Any, *, body: Program) -> Any:

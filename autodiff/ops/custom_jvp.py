@@ -21,6 +21,7 @@ from autodiff.ops.custom_rules import (
 from autodiff.program import Program, Spec
 from autodiff.reverse import linear_expanded, transpose_eval
 from autodiff.simplify import dead_code
+from autodiff.strong import protection
 from autodiff.subprogram import Rule, lift, same_specs, same_tree, with_consts, zeros
 from autodiff.trace import as_value, bind, find_trace, function_name, quoted, spec_of, user_line
 
@@ -50,14 +51,23 @@ def _custom_jvp_jvp(
 
 
 def _custom_jvp_vjp(
-    cts: Any, primals: Any, outputs: Any, *, body: Any, rule: Any, consts: int, wanted: Any
+    cts: Any,
+    primals: Any,
+    outputs: Any,
+    *,
+    body: Any,
+    rule: Any,
+    consts: int,
+    wanted: Any,
+    strong: Any,
 ) -> Any:
     del outputs
     refuse_captures([w or None for w in wanted], consts, "custom_jvp")
     tangent_map = linear_expanded(_only_tangents(rule.program, len(body.outputs)), len(primals))
     inexact = [is_inexact(s.dtype) for s in body.out_specs]
     given = [c for c, a in zip(cts, inexact, strict=True) if a]
-    pulled = iter(transpose_eval(tangent_map, primals, given))
+    protected = any(strong) or protection(tangent_map)
+    pulled = iter(transpose_eval(tangent_map, primals, given, protected))
     ready = [None] * consts
     for p in primals[consts:]:
         ready.append(next(pulled) if is_inexact(spec_of(p).dtype) else None)

@@ -19,6 +19,7 @@ from autodiff.ops.custom_rules import (
     tracing,
 )
 from autodiff.program import Program, Spec
+from autodiff.strong import run_strong
 from autodiff.subprogram import Rule, lift, same_specs, same_tree, with_consts, zeros
 from autodiff.trace import as_value, bind, find_trace, function_name, quoted, spec_of, user_line
 
@@ -59,6 +60,7 @@ def _custom_vjp_vjp(
     bwd: Any,
     consts: int,
     wanted: Any,
+    strong: Any,
     residuals: Any,
 ) -> Any:
     del outputs, fwd
@@ -68,7 +70,11 @@ def _custom_vjp_vjp(
         for c, s in zip(cts, body.out_specs, strict=True)
         if is_inexact(s.dtype)
     ]
-    pulled = iter(run(bwd.program, (*primals[:consts], *residuals, *given)))
+    operands = (*primals[:consts], *residuals, *given)
+    flags = (*(False,) * (len(operands) - len(given)), *(True,) * len(given))
+    pulled = iter(
+        run_strong(bwd.program, operands, flags) if any(strong) else run(bwd.program, operands)
+    )
     rest = [next(pulled) if is_inexact(spec_of(p).dtype) else None for p in primals[consts:]]
     return (*(None,) * consts, *rest)
 

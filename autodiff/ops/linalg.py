@@ -91,7 +91,7 @@ def _check_system(kind: str, a: Spec, b: Spec) -> None:
         )
 
 
-def _batch_system(kind: str) -> Any:
+def batch_system(kind: str) -> Any:
     """Batching rule of a x = b: right-hand sides that share one matrix become its columns."""
     stacked = batch_stacked(kind)
 
@@ -143,7 +143,7 @@ define(
         impl=kernels.triangular_solve,
         jvp=widened_rule(_triangular_jvp),
         transpose=_triangular_transpose,
-        batch=_batch_system("TRIANGULAR_SOLVE"),
+        batch=batch_system("TRIANGULAR_SOLVE"),
         jax="rules:triangular_solve",
     )
 )
@@ -231,7 +231,7 @@ define(
         impl=kernels.solve,
         jvp=widened_rule(_solve_jvp),
         transpose=_solve_transpose,
-        batch=_batch_system("SOLVE"),
+        batch=batch_system("SOLVE"),
         jax="rules:solve",
     )
 )

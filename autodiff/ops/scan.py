@@ -1,6 +1,6 @@
 """The loop SCAN along the first axis of arrays, with a carried value."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,11 +8,13 @@ import numpy as np
 from autodiff import tree
 from autodiff.batch import batch_program, materialize
 from autodiff.errors import ShapeError
+from autodiff.expansion import expanded
 from autodiff.forward import is_inexact, jvp_eval
 from autodiff.interpret import run
 from autodiff.op import Op, define
 from autodiff.program import Program, Spec
 from autodiff.reverse import vjp_eval
+from autodiff.strong import protection
 from autodiff.subprogram import lift, same_specs, same_tree, with_consts, zeros
 from autodiff.trace import as_value, bind, program_of, quoted, spec_of, user_line
 
@@ -127,10 +129,18 @@ def scan_residual(primals: Any, **params: Any) -> tuple[Any, Any]:
 
 
 def scan_vjp(
-    cts: Any, primals: Any, outputs: Any, *, wanted: Any, residuals: Any, **params: Any
+    cts: Any,
+    primals: Any,
+    outputs: Any,
+    *,
+    wanted: Any,
+    strong: Any,
+    residuals: Any,
+    **params: Any,
 ) -> Any:
     del outputs
-    body, consts, carry = params["body"], params["consts"], params["carry"]
+    body, consts, carry = expanded(params["body"]), params["consts"], params["carry"]
+    strong = _protected_outputs(body, consts, carry, strong)
     specs, outs = body.in_specs, body.out_specs
     end, n = consts + carry, len(primals)
     mask = list(wanted)
@@ -145,7 +155,7 @@ def scan_vjp(
         fixed, rest = args[:consts], args[consts:]
         sums, carry_cts, rest = rest[:a], rest[a : a + b], rest[a + b :]
         state, xs, y_cts = rest[:carry], rest[carry : carry + n - end], rest[carry + n - end :]
-        _, pullback = vjp_eval(body, (*fixed, *state, *xs), wanted=mask)
+        _, pullback = vjp_eval(body, (*fixed, *state, *xs), wanted=mask, strong=strong)
         c, y = iter(carry_cts), iter(y_cts)
         out_cts = [next(c) if is_inexact(s.dtype) else None for s in outs[:carry]]
         out_cts += [next(y) if p else None for p in y_present]
@@ -187,6 +197,20 @@ def scan_vjp(
     )
     pulled = iter(results)
     return tuple(next(pulled) if m else None for m in mask)
+
+
+def _protected_outputs(
+    body: Program, consts: int, carry: int, strong: Sequence[bool]
+) -> tuple[bool, ...]:
+    """Outputs of a step that reach a select: after the loop, or in a later step by the carry."""
+    flags = tuple(strong)
+    while True:
+        reach = protection(body, flags)
+        later = [v in reach for v in body.inputs[consts : consts + carry]]
+        new = (*(f or g for f, g in zip(flags[:carry], later, strict=True)), *flags[carry:])
+        if new == flags:
+            return flags
+        flags = new
 
 
 def _scan_batch(size: int, args: Any, batched: Any, **params: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import scipy.special
 
 from autodiff.errors import ShapeError
@@ -30,7 +31,6 @@ HALF_SQRT_PI = 0.886226925452758
 TWO_OVER_SQRT_PI = 1.1283791670955126
 SQRT_TWO_PI = 2.5066282746310002
 ONE_OVER_SQRT_TWO_PI = 0.3989422804014327
-LOG_SQRT_TWO_PI = 0.9189385332046727
 
 # --- gamma -----------------------------------------------------------------------------------
 
@@ -141,11 +141,27 @@ ndtr = unary(
     jax="rules:ndtr",
     doc="The standard normal distribution function.",
 )
+
+
+def _hazard(x: Any, y: Any) -> Any:
+    """The density over the distribution function; below -20, where both underflow before long, by
+    Laplace's continued fraction u + 1 / (u + 2 / (u + 3 / ...)) at u = -x (DLMF 7.9.1).
+    """
+    far = x < -20
+    zero = np.zeros((), x.dtype)
+    u = bind("WHERE", far, -x, np.asarray(20.0, x.dtype))
+    fraction = u
+    for k in range(12, 0, -1):
+        fraction = u + k / fraction
+    inner, log = bind("WHERE", far, zero, x), bind("WHERE", far, zero, y)
+    near = ONE_OVER_SQRT_TWO_PI * gaussian(inner, 0.5) * exp(-log)
+    return bind("WHERE", far, fraction, near)
+
+
 log_ndtr = unary(
     "LOG_NDTR",
     scipy.special.log_ndtr,
-    # the density over the distribution function; exp of a difference where both underflow
-    deriv=lambda x, y: exp(-0.5 * (x * x) - y - LOG_SQRT_TWO_PI),
+    deriv=_hazard,
     kinds="fV",
     jax="jax.scipy.special.log_ndtr",
     doc="log of the standard normal distribution function, finite where ndtr underflows.",
@@ -161,8 +177,8 @@ ndtri = unary(
 entr = unary(
     "ENTR",
     scipy.special.entr,
-    tangent=lambda t, x, y: -t * (log(x) + 1),
+    tangent=lambda t, x, y: bind("STRONG_MUL", -t, log(x) + 1),  # as XLOGY's
     kinds="fV",
     jax="rules:entr",
-    doc="-x log(x), 0 at 0 and -inf below; the derivative at 0 is +inf.",
+    doc="-x log(x), 0 at 0 and -inf below; the derivative at 0 is +inf, a tangent of 0 stays 0.",
 )

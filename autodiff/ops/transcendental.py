@@ -34,10 +34,10 @@ exp2 = unary("EXP2", np.exp2, deriv=lambda x, y: LN2 * y, doc="2 ** x.")
 expm1 = unary("EXPM1", np.expm1, deriv=lambda x, y: exp(x), doc="e ** x - 1, exact near 0.")
 log = unary("LOG", np.log, tangent=lambda t, x, y: t / x, doc="Natural logarithm; -inf at 0.")
 log2 = unary(
-    "LOG2", np.log2, tangent=lambda t, x, y: t / (LN2 * x), doc="Base-2 logarithm; -inf at 0."
+    "LOG2", np.log2, tangent=lambda t, x, y: t / LN2 / x, doc="Base-2 logarithm; -inf at 0."
 )
 log10 = unary(
-    "LOG10", np.log10, tangent=lambda t, x, y: t / (LN10 * x), doc="Base-10 logarithm; -inf at 0."
+    "LOG10", np.log10, tangent=lambda t, x, y: t / LN10 / x, doc="Base-10 logarithm; -inf at 0."
 )
 log1p = unary(
     "LOG1P", np.log1p, tangent=lambda t, x, y: t / (1 + x), doc="log(1 + x), exact near 0."
@@ -63,11 +63,15 @@ logaddexp = binary(
     doc="log(e ** x + e ** y); two equal infinities share the tangent.",
 )
 # x may be 0 where log(y) or 1 / y is infinite: the slope in y is 0 there, that in x is log(y)
-# (pytorch/pytorch#80770)
+# (pytorch/pytorch#80770). A tangent of 0 stays 0 where log(y) is infinite, as x does: else one zero
+# of q log(q) makes every forward slope NaN (google-deepmind/optax#1786).
 xlogy = binary(
     "XLOGY",
     scipy.special.xlogy,
-    tangents=(lambda t, x, y, z: t * log(y), lambda t, x, y, z: t * bind("STRONG_DIV", x, y)),
+    tangents=(
+        lambda t, x, y, z: bind("STRONG_MUL", t, log(y)),
+        lambda t, x, y, z: t * bind("STRONG_DIV", x, y),
+    ),
     kinds="fV",
     jax="rules:xlogy",
     doc="x log(y), 0 where x = 0; derivatives log(y) and x / y, the latter 0 where x = 0.",
@@ -75,7 +79,10 @@ xlogy = binary(
 xlog1py = binary(
     "XLOG1PY",
     scipy.special.xlog1py,
-    tangents=(lambda t, x, y, z: t * log1p(y), lambda t, x, y, z: t * bind("STRONG_DIV", x, 1 + y)),
+    tangents=(
+        lambda t, x, y, z: bind("STRONG_MUL", t, log1p(y)),
+        lambda t, x, y, z: t * bind("STRONG_DIV", x, 1 + y),
+    ),
     kinds="fV",
     jax="rules:xlog1py",
     doc="x log(1 + y), 0 where x = 0; derivatives log1p(y) and x / (1 + y), the latter 0 at x = 0.",

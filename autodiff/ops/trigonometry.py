@@ -35,9 +35,24 @@ def _tan_tangent(t: Any, x: Any, y: Any) -> Any:
     return t * sech2(1j * x) if x.dtype.kind == "c" else t * (1 + y * y)
 
 
+def _defect(x: Any) -> Any:
+    """1 - x ** 2, exact near |x| = 1, and of exact slope near 0: (1 - x)(1 + x) has none there."""
+    return bind("WHERE", bind("ABS", x) < 0.5, 1 - x * x, (1 - x) * (1 + x))
+
+
 def _tilt(x: Any) -> Any:
-    """sqrt(1 - x ** 2), exact near |x| = 1."""
-    return np.sqrt((1 - x) * (1 + x))
+    """sqrt(1 - x ** 2)."""
+    return np.sqrt(_defect(x))
+
+
+def _secant(x: Any) -> Any:
+    """sqrt(1 + x ** 2); in float32 1 + x * x overflows at 1e19 (jax-ml/jax#40634)."""
+    return np.sqrt(1 + x * x) if x.dtype.kind == "c" else hypot(np.ones((), x.dtype), x)
+
+
+def _atan_tangent(t: Any, x: Any, y: Any) -> Any:
+    del y
+    return t / (1 + x * x) if x.dtype.kind == "c" else t / _secant(x) / _secant(x)
 
 
 sin = unary("SIN", np.sin, deriv=lambda x, y: bind("COS", x), doc="Sine of radians.")
@@ -58,7 +73,7 @@ acos = unary(
 atan = unary(
     "ATAN",
     np.arctan,
-    tangent=lambda t, x, y: t / (1 + x * x),
+    tangent=_atan_tangent,
     doc="Inverse tangent in radians.",
 )
 
@@ -128,13 +143,12 @@ sinh = unary("SINH", np.sinh, deriv=lambda x, y: bind("COSH", x), doc="Hyperboli
 cosh = unary("COSH", np.cosh, deriv=lambda x, y: sinh(x), doc="Hyperbolic cosine.")
 
 
-def _asinh_tangent(t: Any, x: Any, y: Any) -> Any:
-    # sqrt(1 + x * x) overflows at 1e19 in float32 (jax-ml/jax#40634)
-    scale = np.sqrt(1 + x * x) if x.dtype.kind == "c" else hypot(np.ones((), x.dtype), x)
-    return t / scale
-
-
-asinh = unary("ASINH", np.arcsinh, tangent=_asinh_tangent, doc="Inverse hyperbolic sine.")
+asinh = unary(
+    "ASINH",
+    np.arcsinh,
+    tangent=lambda t, x, y: t / _secant(x),
+    doc="Inverse hyperbolic sine.",
+)
 acosh = unary(
     "ACOSH",
     np.arccosh,
@@ -144,6 +158,6 @@ acosh = unary(
 atanh = unary(
     "ATANH",
     np.arctanh,
-    tangent=lambda t, x, y: t / ((1 - x) * (1 + x)),
+    tangent=lambda t, x, y: t / _defect(x),
     doc="Inverse hyperbolic tangent.",
 )

@@ -110,7 +110,9 @@ def _masked_scan(primals: Any, params: Any) -> tuple[Any, dict[str, Any]]:
     return primals, scan_params
 
 
-def _while_vjp(cts: Any, primals: Any, outputs: Any, *, wanted: Any, **params: Any) -> Any:
+def _while_vjp(
+    cts: Any, primals: Any, outputs: Any, *, wanted: Any, strong: Any, **params: Any
+) -> Any:
     del outputs
     if params["max_steps"] is None:
         raise MissingRuleError(
@@ -122,7 +124,8 @@ def _while_vjp(cts: Any, primals: Any, outputs: Any, *, wanted: Any, **params: A
         )
     operands, scan_params = _masked_scan(primals, params)
     outs, residuals = scan_residual(operands, **scan_params)
-    return scan_vjp(cts, operands, outs, wanted=wanted, residuals=residuals, **scan_params)
+    rules = {"wanted": wanted, "strong": strong, "residuals": residuals}
+    return scan_vjp(cts, operands, outs, **rules, **scan_params)
 
 
 def _while_batch(size: int, args: Any, batched: Any, **params: Any) -> Any:

@@ -321,3 +321,19 @@ def test_signs_that_lapack_leaves_open_do_not_count_as_exact(arithmetic):
     np.testing.assert_allclose(squares.value, np.linalg.eigh(a)[1] ** 2, rtol=1e-12)
     with pytest.raises(NotExact, match="depend on signs that LAPACK leaves open"):
         exact(lambda m: np.linalg.eigh(m)[1], a, arithmetic=arithmetic)
+
+
+def test_entries_as_accurate_as_the_largest_needs() -> None:
+    """x - x of balls that are not known exactly is 0 to any precision, but never shown to be 0."""
+    x = np.array([1.0, 3.0])
+
+    def f(v):
+        root = np.sqrt(v + 1.0)
+        return np.stack([np.sum(root * root - v) - 2.0, np.sum(root)])
+
+    program = ad.trace(f, x)
+    (near,) = evaluate_exact(program, [x], entrywise=False, limit=256)
+    assert near.accuracy[0] == 0 and near.radius[0] < 2.0**-60 and abs(near.value[0]) < 2.0**-60
+    assert near.accuracy[1] >= 60 and near.value[1] == np.sqrt(2.0) + 2.0
+    with pytest.raises(NotExact):
+        evaluate_exact(program, [x], limit=256)

@@ -111,8 +111,9 @@ def test_mel_filters_are_triangles_of_height_one():
         (lambda: ops.convolve(np.ones(3), np.ones(2), "wrap"), "CONVOLVE has no mode 'wrap'"),
         (lambda: ops.stft(np.ones(9), np.ones(4), 2, 3), "STFT cannot transform .*n_fft=3"),
         (lambda: ops.mel_weights(3, 8, 100.0, 60.0), "no 3 mel filters between 60.0 and 50.0 Hz"),
+        (lambda: ops.mel(1.0, "slany"), "no mel scale 'slany'\nin mel\n.*'slaney'"),
     ],
-    ids=["points", "norm", "complex", "irfft", "empty", "mode", "window", "mel"],
+    ids=["points", "norm", "complex", "irfft", "empty", "mode", "window", "mel", "scale"],
 )
 def test_errors_name_the_op(call, text):
     with pytest.raises(ShapeError, match=text):

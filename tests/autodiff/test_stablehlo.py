@@ -141,8 +141,22 @@ def test_functions_list_ops_and_types_of_their_callees():
     }"""
     found = mlir.functions(text)
     assert set(found) == {"main", "outer", "inner"}
-    assert found["outer"][1] == {"f32", "bf16"}
-    assert "stablehlo.convert" in found["main"][0] <= INTERPRETED
+    assert found["outer"].types == {"f32", "bf16"}
+    assert "stablehlo.convert" in found["main"].ops <= INTERPRETED
+    assert found["outer"].called == ("inner", "outer")
+
+
+def test_functions_are_called_in_any_order_and_number():
+    program = ad.trace(lambda x, y: (x - y, np.argmax(x), x + 1j), X, X)
+    found = mlir.functions(lower_stablehlo(program).replace("@main", "@case0"))
+    text = mlir.calling(found, ["case0", "case0"])
+    assert mlir.result_count(found["case0"]) == 3
+    results = eval_stablehlo(text, [X, X[:1].repeat(3), X, X])
+    np.testing.assert_array_equal(results[0], X - X[0])
+    np.testing.assert_array_equal(results[3], X - X)
+    assert results[1] == results[4] == 2 and results[2].dtype == np.complex128
+    with pytest.raises(KeyError):
+        mlir.calling(found, ["case1"])
 
 
 # --- the reference interpreter -------------------------------------------------------------

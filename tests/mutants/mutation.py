@@ -1,60 +1,11 @@
-"""Wrong rules put into the registry for a moment, and the sweep run on them."""
+"""The sweep of one op on one surface, while a rule is wrong."""
 
-import contextlib
 import dataclasses
-import sys
-from collections.abc import Iterator
-from typing import Any
 from unittest import mock
 
-from autodiff.op import OPS, Op
 from checks.results import Row
 from checks.runner import Item, run_item
 from checks.surfaces.base import SURFACES, surface
-
-
-def clear_caches() -> None:
-    """Forget every traced program: their equations hold Op records."""
-    for name, module in list(sys.modules.items()):
-        if name.split(".")[0] not in ("autodiff", "catalogue", "checks"):
-            continue
-        for value in list(vars(module).values()):
-            clear = getattr(value, "cache_clear", None)
-            if callable(clear):
-                clear()
-
-
-@contextlib.contextmanager
-def mutated(kind: str, **fields: Any) -> Iterator[Op]:
-    """The op of that kind with other rules. Families and bodies bind by kind, so all see them."""
-    with mock.patch.dict(OPS, {kind: dataclasses.replace(OPS[kind], **fields)}):
-        clear_caches()
-        try:
-            yield OPS[kind]
-        finally:
-            clear_caches()
-
-
-@contextlib.contextmanager
-def patched(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """An attribute of the engine replaced."""
-    with mock.patch.object(owner, name, value):
-        clear_caches()
-        try:
-            yield
-        finally:
-            clear_caches()
-
-
-@contextlib.contextmanager
-def patched_table(table: Any, key: str, value: Any) -> Iterator[None]:
-    """One entry of a table of the engine replaced."""
-    with mock.patch.dict(table, {key: value}):
-        clear_caches()
-        try:
-            yield
-        finally:
-            clear_caches()
 
 
 def sweep(op: str, surface_name: str) -> list[Row]:

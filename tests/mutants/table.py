@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from autodiff import lowerings
+from autodiff import lowerings, strong
 from autodiff.families import add_tangents, batch_leading, fit, unbroadcast
 from autodiff.forward import is_inexact
 from autodiff.op import OPS
 from autodiff.program import Var
 from autodiff.reverse import Cotangents, Undefined
 from autodiff.trace import bind
-from tests.mutants.mutation import mutated, patched, patched_table
+from checks.power.inject import mutated, patched, patched_table
 
 Mutation = Callable[[], AbstractContextManager[Any]]
 
@@ -164,6 +164,23 @@ def _divided() -> AbstractContextManager[Any]:
     return executed_as("STRONG_MUL", "STRONG_DIV")
 
 
+def _plain(*kinds: str) -> Mutation:
+    """Products of these kinds without a strong twin: 0 * inf is NaN upstream of a select."""
+    kept = {k: v for k, v in strong.STRONG.items() if k not in kinds}
+    return lambda: patched(strong, "STRONG", kept)
+
+
+def _unprotected(kind: str) -> Mutation:
+    """A control op that does not tell its body that a select follows."""
+    right = OPS[kind].vjp
+    assert right is not None
+
+    def vjp(cts: Any, primals: Any, outs: Any, *, strong: Any, **params: Any) -> Any:
+        return right(cts, primals, outs, strong=(False,) * len(strong), **params)
+
+    return lambda: mutated(kind, vjp=vjp)
+
+
 MUTANTS: tuple[Mutant, ...] = (
     Mutant("gradient times 2", "EXP", ("reverse",), scaled_jvp("EXP", 2.0)),
     Mutant("gradient times 1.001", "EXP", ("reverse",), scaled_jvp("EXP", 1.001)),
@@ -280,6 +297,14 @@ MUTANTS: tuple[Mutant, ...] = (
         "TANH",
         ("render",),
         lambda: mutated("TANH", template="np.sin({0})"),
+    ),
+    *(
+        Mutant(f"unselected pole behind {kind}", "WHERE", ("reverse", "forward"), _plain(kind))
+        for kind in ("MUL", "DIV", "MATMUL", "DOT_GENERAL", "CONV", "CONVOLVE", "SOLVE")
+    ),
+    *(
+        Mutant(f"unselected pole inside {kind}", "WHERE", ("reverse",), _unprotected(kind))
+        for kind in ("SCAN", "IF", "CHECKPOINT")
     ),
     Mutant("executed as another reduction", "SUM", ("execute",), lambda: executed_as("SUM", "MAX")),
     Mutant("executed as a quotient", "STRONG_MUL", ("execute",), _divided),

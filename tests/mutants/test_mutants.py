@@ -5,10 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autodiff import reverse
+from autodiff import strong
 from autodiff.op import OPS
+from checks.power.inject import mutated, patched
 from checks.runner import check_function
-from tests.mutants.mutation import failures, mutated, patched, sweep
+from tests.mutants.mutation import failures, sweep
 from tests.mutants.table import MUTANTS, Mutant, scaled_jvp
 
 SLIPS = ("TypeError", "NameError", "AttributeError", "KeyError", "OpError")
@@ -48,7 +49,7 @@ def test_an_unselected_branch_is_caught_in_a_function_of_the_user() -> None:
 
     x = np.array([-1.5, 2.0])
     assert [r.status for r in check_function(f, x, surfaces=["reverse"])] == ["pass"]
-    with patched(reverse, "STRONG", {}):
+    with patched(strong, "SELECTS", {}):
         (row,) = check_function(f, x, surfaces=["reverse"])
     assert row.status == "fail"
 
