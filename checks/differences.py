@@ -7,12 +7,12 @@ round-off of the function values it was made of.
 """
 
 import dataclasses
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from autodiff.native import quiet
 from checks.tolerances import constant
 
 Array = np.ndarray[Any, Any]
@@ -33,22 +33,21 @@ class Difference:
 
 def along(f: Flat, points: Sequence[Array], directions: Sequence[Array]) -> Callable[[float], Any]:
     """h -> f(points + h * directions), outputs in float64 or complex128."""
+    moves = [bool(np.any(t)) for t in directions]
 
     def at(h: float) -> list[Array]:
-        moved = [_step(x, h, t) for x, t in zip(points, directions, strict=True)]
-        with np.errstate(all="ignore"):
-            return [_wide(y) for y in f(*moved)]
+        moved = [
+            np.asarray(x + h * t) if m else x
+            for x, t, m in zip(points, directions, moves, strict=True)
+        ]
+        return [_wide(y) for y in f(*moved)]
 
     return at
 
 
-def _step(x: Array, h: float, t: Array) -> Array:
-    return np.asarray(x + h * t) if np.any(t) else x
-
-
 def _wide(y: Any) -> Array:
     y = np.asarray(y)
-    return np.asarray(y.astype(np.complex128 if y.dtype.kind == "c" else np.float64))
+    return np.asarray(y, np.complex128 if y.dtype.kind == "c" else np.float64)
 
 
 def directional(f: Flat, points: Sequence[Array], directions: Sequence[Array]) -> list[Difference]:
@@ -59,7 +58,11 @@ def directional(f: Flat, points: Sequence[Array], directions: Sequence[Array]) -
     leaves the domain (NaN or inf where the centre is finite) are dropped. The ladder is continued
     to smaller steps while the estimate is poor; with fewer than two rungs it is infinite.
     """
-    at = along(f, points, directions)
+    with quiet():
+        return _directional(along(f, points, directions))
+
+
+def _directional(at: Callable[[float], Any]) -> list[Difference]:
     centre = at(0.0)
     step, levels = constant("richardson_first_step"), int(constant("richardson_levels"))
     rungs: list[Rung] = []
@@ -70,18 +73,35 @@ def directional(f: Flat, points: Sequence[Array], directions: Sequence[Array]) -
         found = [
             _best([(h, up[j], down[j]) for h, up, down in rungs], y) for j, y in enumerate(centre)
         ]
-        if all(_is_good(d) for d in found):
+        if all(_is_good(d) for d in found) and _confirmed(at, step, found):
             break
     return found
+
+
+def _confirmed(at: Callable[[float], Any], step: float, found: Sequence[Difference]) -> bool:
+    """Whether a far smaller step agrees: a ladder whose steps are whole periods of `f` converges
+    to the slope of another function.
+    """
+    h = step * constant("alias_step")
+    factor, unit = constant("roundoff_floor_factor"), np.finfo(np.float64).eps / 2
+    for d, up, down in zip(found, at(h), at(-h), strict=True):
+        slope = (up - down) / (2 * h)
+        noise = factor * unit * (d.size + np.abs(d.value)) / h
+        allowed = 4 * (d.estimate + noise) + constant("alias_error") * np.abs(d.value)
+        if np.any(np.abs(slope - d.value) > allowed):
+            return False
+    return True
 
 
 Rung = tuple[float, list[Array], list[Array]]
 
 
 def _is_good(found: Difference) -> bool:
-    size = float(np.max(np.abs(found.value), initial=0.0))
-    worst = float(np.max(found.estimate, initial=0.0))
-    noise = constant("noise_limited") * float(np.max(found.size, initial=0.0))
+    if not found.value.size:
+        return True
+    size = float(np.abs(found.value).max())
+    worst = float(found.estimate.max())
+    noise = constant("noise_limited") * float(found.size.max())
     return bool(
         np.isfinite(worst)
         and worst <= max(constant("good_estimate") * size, noise, np.finfo(np.float64).tiny)
@@ -90,65 +110,53 @@ def _is_good(found: Difference) -> bool:
 
 def _best(rungs: Sequence[tuple[float, Array, Array]], centre: Array) -> Difference:
     """The best value of a ladder; ladders start anew below a step that leaves the domain."""
+    steps = np.array([h for h, _, _ in rungs])
+    up, down = (np.stack([rung[side] for rung in rungs]) for side in (1, 2))
     finite = np.isfinite(centre)
-    good = [
-        (h, up, down)
-        for h, up, down in rungs
-        if bool(np.all(np.isfinite(up[finite])) and np.all(np.isfinite(down[finite])))
-    ]
+    right = (np.isfinite(up) & np.isfinite(down)) | ~finite
+    good = right.reshape(len(rungs), -1).all(axis=1)
     count = 2 * len(rungs) + 1
-    if len(good) < 2:
+    if np.count_nonzero(good) < 2:
         nan = np.full(centre.shape, np.nan)
         return Difference(nan, np.full(centre.shape, np.inf), count, np.abs(centre))
-    with np.errstate(all="ignore"):
-        return _checked(_ridders(good, count), good)
+    if not good.all():
+        steps, up, down = steps[good], up[good], down[good]
+    return _ridders(steps.reshape(-1, *(1,) * centre.ndim), up, down, count)
 
 
-def _magnitude(good: Sequence[tuple[float, Array, Array]]) -> Array:
-    size = np.max([np.maximum(np.abs(up), np.abs(down)) for _, up, down in good], axis=0)
-    return np.where(np.isfinite(size), size, 0.0)
-
-
-def _noise(good: Sequence[tuple[float, Array, Array]]) -> list[Array]:
-    """The round-off floor of each rung: of the largest function value seen, over the step."""
-    unit, smallest = np.finfo(np.float64).eps / 2, np.finfo(np.float64).smallest_subnormal
-    factor = constant("roundoff_floor_factor")
-    size = _magnitude(good)
-    return [factor * (unit * size + smallest) / h for h, _, _ in good]
-
-
-def _ridders(good: Sequence[tuple[float, Array, Array]], count: int) -> Difference:
-    column = [(up - down) / (2 * h) for h, up, down in good]
-    noise = _noise(good)
-    best = column[0]
-    estimate = np.full(best.shape, np.inf)
-    for power in range(1, min(len(good), int(constant("richardson_levels")) + 1)):
-        weight = 4.0**power
-        new = [(weight * b - a) / (weight - 1) for a, b in itertools.pairwise(column)]
-        for i, value in enumerate(new):
-            moved = np.maximum(np.abs(value - column[i + 1]), np.abs(value - column[i]))
-            error = moved + noise[i + power]
-            better = error < estimate
-            best = np.where(better, value, best)
-            estimate = np.where(better, error, estimate)
-        column = new
-    return Difference(best, estimate, count, _magnitude(good))
-
-
-def _checked(found: Difference, good: Sequence[tuple[float, Array, Array]]) -> Difference:
-    """Steps that jump over a kink can agree with one another: where the smallest step says
-    otherwise, it is believed.
+def _ridders(steps: Array, up: Array, down: Array, count: int) -> Difference:
+    """The tableau of a ladder, (n, *shape) values at steps (n, 1, ...): per entry the element that
+    moved least from its neighbours in the column before.
     """
-    (h, up, down), (wide, up2, down2) = good[-1], good[-2]
-    last, before = (up - down) / (2 * h), (up2 - down2) / (2 * wide)
-    error = np.abs(last - before) + _noise(good)[-1]
-    differs = np.abs(found.value - last) > 4 * (found.estimate + error)
-    return Difference(
-        np.where(differs, last, found.value),
-        np.where(differs, error, found.estimate),
-        found.evaluations,
-        found.size,
-    )
+    size = np.maximum(np.abs(up), np.abs(down)).max(axis=0)
+    size = np.where(np.isfinite(size), size, 0.0)
+    first = column = (up - down) / (2 * steps)
+    # the round-off floor of each rung, over the step: of the largest function value seen, and of
+    # the point itself, which the slope magnifies
+    unit, smallest = np.finfo(np.float64).eps / 2, np.finfo(np.float64).smallest_subnormal
+    slopes = np.where(np.isfinite(first), np.abs(first), 0.0)
+    noise = constant("roundoff_floor_factor") * (unit * (size + slopes) + smallest) / steps
+    values, errors = [], []
+    for power in range(1, min(len(steps), int(constant("richardson_levels")) + 1)):
+        weight = 4.0**power
+        new = (weight * column[1:] - column[:-1]) / (weight - 1)
+        moved = np.maximum(np.abs(new - column[1:]), np.abs(new - column[:-1]))
+        values.append(new)
+        errors.append(moved + noise[power:])
+        column = new
+    value, error = np.concatenate(values), np.concatenate(errors)
+    error[np.isnan(error)] = np.inf
+    chosen = np.argmin(error, axis=0)[None]
+    estimate = np.take_along_axis(error, chosen, 0)[0]
+    best = np.where(estimate < np.inf, np.take_along_axis(value, chosen, 0)[0], first[0])
+    # Steps that jump over a kink can agree with one another: where the smallest step says
+    # otherwise, it is believed.
+    last = first[-1]
+    error = np.abs(last - first[-2]) + noise[-1]
+    differs = np.abs(best - last) > 4 * (estimate + error)
+    if differs.any():
+        best, estimate = np.where(differs, last, best), np.where(differs, error, estimate)
+    return Difference(best, estimate, count, size)
 
 
 def one_sided(
@@ -157,17 +165,18 @@ def one_sided(
     """Slopes from the left and from the right of every output along a direction, by second-order
     extrapolation of one-sided differences at small steps, and whether one diverges (a jump).
     """
-    at = along(f, points, directions)
+    with quiet():
+        return _one_sided(along(f, points, directions))
+
+
+def _one_sided(at: Callable[[float], Any]) -> tuple[list[Array], list[Array], bool]:
     centre = at(0.0)
     sides, jumps = [], False
     for sign in (-1.0, 1.0):
         h = sign * constant("one_sided_step")
         close, near, far = at(h / 2), at(h), at(2 * h)
-        with np.errstate(all="ignore"):
-            slopes = [
-                (4 * a - b - 3 * c) / (2 * h) for a, b, c in zip(near, far, centre, strict=True)
-            ]
-            finer = [(4 * a - b - 3 * c) / h for a, b, c in zip(close, near, centre, strict=True)]
+        slopes = [(4 * a - b - 3 * c) / (2 * h) for a, b, c in zip(near, far, centre, strict=True)]
+        finer = [(4 * a - b - 3 * c) / h for a, b, c in zip(close, near, centre, strict=True)]
         # a slope that grows as the step shrinks: 2 for a jump, sqrt(2) for a square root
         grows = constant("divergence")
         jumps |= any(

@@ -10,8 +10,7 @@ from checks.runner import Item, run_chunk
 from checks.surfaces.base import surface
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-PLAIN_CHUNK = 8
-
+PLAIN_CHUNK = 4  # ops of a part without preparation: small, so that workers end together
 
 Part = tuple[tuple[str, ...], tuple[str, ...]]
 
@@ -30,7 +29,7 @@ def chunks(found: Sequence[Item]) -> list[Part]:
     for (_, kinds), names in groups.items():
         size = max(surface(n).chunk for n in names) or PLAIN_CHUNK
         parts += [(tuple(names), kinds[i : i + size]) for i in range(0, len(kinds), size)]
-    return sorted(parts, key=lambda part: (-len(part[0]), not surface(part[0][0]).chunk))
+    return sorted(parts, key=lambda part: (not surface(part[0][0]).chunk, -len(part[0])))
 
 
 def prepare_worker() -> None:

@@ -69,8 +69,15 @@ def items(
 def _order(item: Item) -> tuple[str, int, str, str]:
     """Items that share what they prepare stand together, so that one worker gets them."""
     found = surface(item.surface)
-    part = sorted(ENTRIES).index(item.op) // found.chunk if found.chunk else 0
+    part = 0
+    if found.chunk or found.group:
+        part = _position(item.op) // (found.chunk or 1)
     return (found.group or found.name, part, found.name, item.op)
+
+
+@functools.lru_cache(maxsize=4096)
+def _position(op: str) -> int:
+    return sorted(ENTRIES).index(op)
 
 
 @functools.lru_cache(maxsize=512)
@@ -114,7 +121,8 @@ def run_chunk(surface_name: str, ops: Sequence[str]) -> list[Rows]:
 def _claims(found: Surface, subject: Subject) -> bool:
     """Whether the surface speaks about the subject; a failure to say is left to the check."""
     try:
-        return found.claims(subject)
+        with np.errstate(all="ignore"):  # it may evaluate the function
+            return found.claims(subject)
     except Exception:
         return subject.special is None
 

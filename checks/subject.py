@@ -11,8 +11,12 @@ import numpy as np
 import autodiff as ad
 from autodiff import tree
 from autodiff.errors import MissingRuleError
-from autodiff.forward import is_inexact
+from autodiff.forward import is_inexact, jvp_eval
+from autodiff.interpret import run
+from autodiff.native import replay
 from autodiff.program import Program
+from autodiff.reverse import vjp_eval
+from autodiff.simplify import simplify
 from catalogue.entry import Entry, Sample, Special
 
 Array = np.ndarray[Any, Any]
@@ -42,6 +46,12 @@ class Subject:
     first: bool = True
     special: Special | None = None
     user: bool = False
+    offset: int = 0
+
+    @functools.cached_property
+    def notes(self) -> dict[str, Any]:
+        """What a check of this subject keeps for the next: a loop over rows, say."""
+        return {}
 
     @functools.cached_property
     def _flat(self) -> tuple[list[Array], Any]:
@@ -113,6 +123,42 @@ class Subject:
         return [np.asarray(out) for out in self.smooth(*self.points)]
 
     @functools.cached_property
+    def smooth_program(self) -> Program:
+        """The program of `smooth`: what surfaces of derivatives transform, traced once."""
+        return ad.trace(self.smooth, *self.points)
+
+    @functools.cached_property
+    def branches(self) -> bool:
+        """Whether a Python branch on a value was taken: the program holds near the point alone."""
+        return any(eq.op.kind == "GUARD" for eq in self.program.equations)
+
+    @functools.cached_property
+    def repeated(self) -> Callable[..., Sequence[Any]]:
+        """`smooth` for differences: the function itself where a user gave it or it branches, else
+        its program, which `reverse` holds against the function at the point.
+        """
+        if self.user or self.branches:
+            return self.smooth
+        again = replay(self.smooth_program)
+        return lambda *points: again(points)
+
+    @functools.cached_property
+    def gradients(self) -> list[Array]:
+        """Cotangents of the points for the default cotangents, by reverse mode."""
+        return pulled(self.smooth_program, self.points, self.cotangents())
+
+    @functools.cached_property
+    def forward_mode(self) -> bool:
+        """Whether the function has a forward mode (a custom_vjp function has none)."""
+        try:
+            self.pushed  # noqa: B018 - it is computed here or fails
+        except MissingRuleError as error:
+            if error.data.get("kind") == "CUSTOM_VJP":
+                return False
+            raise
+        return True
+
+    @functools.cached_property
     def narrowed(self) -> "Subject":
         """The same subject at float32 (complex64) arguments."""
         args = tree.map_leaves(lambda leaf: _narrow(np.asarray(leaf)), self.args)
@@ -120,8 +166,9 @@ class Subject:
 
     @property
     def seed(self) -> int:
-        """The seed of this subject's random numbers, from its name."""
-        return zlib.crc32(f"{self.name}/{self.sample}".encode())
+        """The seed of this subject's random numbers, from its name (and `offset`, where not 0)."""
+        label = f"{self.name}/{self.sample}" + (f"/{self.offset}" if self.offset else "")
+        return zlib.crc32(label.encode())
 
     def rng(self, purpose: str = "") -> np.random.Generator:
         """A generator of its own for each purpose."""
@@ -154,15 +201,18 @@ class Subject:
         )
 
     @functools.cached_property
-    def forward_mode(self) -> bool:
-        """Whether the function has a forward mode (a custom_vjp function has none)."""
-        try:
-            ad.jvp(self.smooth, tuple(self.points), tuple(self.tangents()))
-        except MissingRuleError as error:
-            if error.data.get("kind") == "CUSTOM_VJP":
-                return False
-            raise
-        return True
+    def pushed(self) -> list[Array]:
+        """Tangents of the smooth results for the default tangents, by forward mode."""
+        return pushed(self.smooth_program, self.points, self.tangents())
+
+    @functools.cached_property
+    def shared(self) -> tuple[Program, list[Array]]:
+        """As `closely`, equal computations done once: what takes long for each equation.
+
+        The surfaces that print and compile are given the program as it was traced.
+        """
+        program, args = self.closely
+        return simplify(program), args
 
     @property
     def closely(self) -> tuple[Program, list[Array]]:
@@ -186,25 +236,50 @@ class Subject:
         if not self.differentiable:
             return self.program, list(self.leaves)
         n, k = len(self.leaves), len(self.positions)
+        program = self.program
+        whole = program if self.gauge is None else ad.trace(self.flat, *self.leaves)
+        smooth = [is_inexact(spec.dtype) for spec in whole.out_specs]
+        wanted = [i in self.positions for i in range(n)]
         forward = self.forward_mode
 
         def full(*flat: Any) -> list[Any]:
-            leaves, dots, cts = flat[:n], flat[n : n + k], flat[n + k :]
-
-            def at(*points: Any) -> list[Any]:
-                merged = list(leaves)
-                for i, value in zip(self.positions, points, strict=True):
-                    merged[i] = value
-                return [y for y in self.flat(*merged) if is_inexact(ad.trace_spec(y).dtype)]
-
-            points = [leaves[i] for i in self.positions]
-            values = tree.flatten(self.call_leaves(*leaves))[0]
-            out_dots = ad.jvp(at, tuple(points), tuple(dots))[1] if forward else []
-            pulled = ad.vjp(at, *points)[1](list(cts))
-            return [*values, *out_dots, *pulled]
+            leaves, dots, cts = flat[:n], iter(flat[n : n + k]), iter(flat[n + k :])
+            values = run(program, leaves)
+            pushing = [next(dots) if w else None for w in wanted]
+            out_dots = pushed(whole, leaves, pushing) if forward else []
+            given = [next(cts) if s else None for s in smooth]
+            found = pulled(whole, leaves, given, wanted)
+            return [
+                *values,
+                *(d for d, s in zip(out_dots, smooth, strict=False) if s),
+                *(g for g, w in zip(found, wanted, strict=True) if w),
+            ]
 
         args = [*self.leaves, *self.tangents(), *self.cotangents()]
         return ad.trace(full, *args), args
+
+
+def pulled(
+    program: Program,
+    points: Sequence[Any],
+    cotangents: Sequence[Any],
+    wanted: Sequence[bool] | None = None,
+) -> list[Any]:
+    """Cotangents of a program's inputs, by reverse mode; zeros where nothing depends on them."""
+    found = vjp_eval(program, points, wanted=wanted)[1](list(cotangents))
+    return [
+        np.zeros(s.shape, s.dtype) if g is None else g
+        for g, s in zip(found, program.in_specs, strict=True)
+    ]
+
+
+def pushed(program: Program, points: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
+    """Tangents of a program's results, by forward mode; zeros where nothing depends on them."""
+    found = jvp_eval(program, points, tangents)[1]
+    return [
+        np.zeros(s.shape, s.dtype) if d is None else d
+        for d, s in zip(found, program.out_specs, strict=True)
+    ]
 
 
 def _narrow(leaf: Array) -> Array:
@@ -225,9 +300,11 @@ def _size(x: Array) -> Array:
     |x|, else 1.
     """
     size = np.abs(x).astype(np.float64)
-    nonzero = size[(size > 0) & np.isfinite(size)]
-    fallback = float(np.median(nonzero)) if nonzero.size else 1.0
     known = (size > 0) & np.isfinite(size)
+    if known.all():
+        return np.maximum(size, SMALLEST_STEP)
+    nonzero = size[known]
+    fallback = float(np.median(nonzero)) if nonzero.size else 1.0
     # a direction of subnormal size would have no digits of its own
     return np.where(known, np.maximum(size, SMALLEST_STEP), fallback)
 

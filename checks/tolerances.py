@@ -4,7 +4,7 @@ import math
 import os
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 import ml_dtypes
@@ -163,11 +163,36 @@ def lookup(
     Raises:
         ToleranceTableError: unknown surface, dtype or variant, or no row for the dtype.
     """
-    table = table or default_table()
+    if table is None:
+        return _looked_up(surface, np.dtype(dtype), op, sample, variant, strict())
+    return _lookup(table, surface, dtype, op, sample, variant, strict())
+
+
+@lru_cache(maxsize=1 << 14)
+def _looked_up(
+    surface: str,
+    dtype: np.dtype[np.generic],
+    op: str | None,
+    sample: str | None,
+    variant: str | None,
+    defaults_alone: bool,
+) -> Tolerance:
+    return _lookup(default_table(), surface, dtype, op, sample, variant, defaults_alone)
+
+
+def _lookup(
+    table: Table,
+    surface: str,
+    dtype: npt.DTypeLike,
+    op: str | None,
+    sample: str | None,
+    variant: str | None,
+    defaults_alone: bool,
+) -> Tolerance:
     surface = known_surface(surface, table)
     names = _fallbacks(dtype)
     source, base = _without_overrides(table, surface, names, variant)
-    if op is not None and not strict():
+    if op is not None and not defaults_alone:
         found = _override(table, surface, names, op, sample, variant)
         if found is not None:
             where = f"override {found.op}" + (f"/{found.sample}" if found.sample else "")

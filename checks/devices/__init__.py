@@ -2,16 +2,19 @@
 
 from checks.devices.batch import DeviceError, run_batch, why_unavailable
 from checks.devices.environment import cache_folder, doctor, doctor_lines, prepare_environment
-from checks.devices.texts import Emitted, run_texts
+from checks.devices.interpreted import Emitted
+from checks.devices.modules import Lowered, run_modules, run_twice
 
 __all__ = [
     "DeviceError",
     "Emitted",
+    "Lowered",
     "cache_folder",
     "doctor",
     "doctor_lines",
     "prepare_environment",
     "run_batch",
-    "run_texts",
+    "run_modules",
+    "run_twice",
     "why_unavailable",
 ]

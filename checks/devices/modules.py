@@ -1,24 +1,26 @@
-"""Programs lowered once, many in a module.
+"""Programs lowered once, many in a module, and kept.
 
 The text for the reference interpreter and the compiled module for the device come from the same
-lowering.
+lowering. Programs that are equal share a function; the module is run once for each of their
+arguments. What `kept` holds is neither lowered nor compiled again, but it is run.
 """
 
 import dataclasses
+import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from autodiff.lower import mlir
 from autodiff.lower.jax import flat_function, input_dtypes, needs_x64
-from autodiff.lower.stablehlo import INTERPRETED, UnsupportedError, eval_stablehlo
 from autodiff.program import Program
 from autodiff.rounding import cast
+from checks.devices import kept
 from checks.devices.batch import Array, Case, Outcome
 from checks.devices.environment import OPTIONS
-from checks.devices.texts import Emitted
+from checks.devices.interpreted import Emitted, interpret
 
 CHUNK = 60
 
@@ -31,6 +33,23 @@ class Lowered:
     device: Outcome
 
 
+@dataclasses.dataclass(frozen=True)
+class Module:
+    """One module of programs.
+
+    Attributes:
+      key: its address in the cache; None where it is not kept.
+      functions: those of its text; program i is `@case{i}`.
+      failed: the programs that do not lower, with their exceptions.
+      load(): a fresh load of the compiled code: a function of one list of arrays per program.
+    """
+
+    key: str | None
+    functions: dict[str, mlir.Function]
+    failed: dict[int, Exception]
+    load: Callable[[], Callable[[Any], Any]]
+
+
 def run_modules(
     cases: Sequence[Case], device: str, precision: str, *, chunk: int = CHUNK
 ) -> list[Lowered]:
@@ -41,91 +60,173 @@ def run_modules(
     Returns per case what the interpreter and the device gave, or the exceptions they ended with. A
     module that fails is halved until the programs at fault are alone.
     """
-    results: list[Lowered] = []
+    found: list[Lowered] = []
     for start in range(0, len(cases), chunk):
-        results += _together(list(cases[start : start + chunk]), device, precision)
-    return results
+        found += _halving(_together, list(cases[start : start + chunk]), device, precision)
+    return found
 
 
-def run_device(case: Case, device: str, precision: str) -> Outcome:
-    """One program in a module of its own, compiled as `run_modules` does and run on the device."""
-    import jax
+def run_twice(
+    cases: Sequence[Case], device: str, precision: str, *, chunk: int = CHUNK
+) -> list[tuple[Array, ...] | Exception]:
+    """Results of each program, then those of a second load of the same module, in one tuple."""
+    found: list[Any] = []
+    for start in range(0, len(cases), chunk):
+        found += _halving(_twice, list(cases[start : start + chunk]), device, precision)
+    return found
 
-    wide = needs_x64(case[0], precision)
-    place = jax.devices(device.removeprefix("jax-"))[0]
-    groups = [_arguments(case, precision)]
+
+def _halving(run: Any, cases: list[Case], device: str, precision: str) -> list[Any]:
+    """Outcomes of cases run together; halved where that fails."""
     try:
-        with jax.enable_x64(wide or jax.config.jax_enable_x64), jax.default_device(place):
-            lowered = jax.jit(_module([case], precision, {}), keep_unused=True).lower(groups)
-            (results,) = _compiled(lowered)(groups)
-    except Exception as error:  # the case's outcome
-        return error
-    return tuple(np.asarray(r) for r in results)
+        return list(run(cases, device, precision))
+    except Exception as error:  # any backend's error: halving finds whose it is
+        if len(cases) == 1:
+            return [Lowered(error, error) if run is _together else error]
+    middle = len(cases) // 2
+    first = _halving(run, cases[:middle], device, precision)
+    return first + _halving(run, cases[middle:], device, precision)
 
 
 def _together(cases: list[Case], device: str, precision: str) -> list[Lowered]:
+    programs, places = _distinct(cases)
+    module = build(programs, device, precision)
+    arguments = [arguments_of(case, precision) for case in cases]
+    ran = _run(module.load(), len(programs), module.failed, places, arguments)
+    able = [i for i, place in enumerate(places) if place not in module.failed]
+    calls = [(f"case{places[i]}", arguments[i]) for i in able]
+    emitted = dict(zip(able, interpret(module.functions, calls, module.key), strict=True))
+    return [
+        Lowered(emitted[i], ran[i])
+        if i in emitted
+        else Lowered(module.failed[place], module.failed[place])
+        for i, place in enumerate(places)
+    ]
+
+
+def _twice(cases: list[Case], device: str, precision: str) -> list[Outcome]:
+    programs, places = _distinct(cases)
+    module = build(programs, device, precision)
+    arguments = [arguments_of(case, precision) for case in cases]
+    loads = [module.load() for _ in range(2)]
+    runs = [_run(load, len(programs), module.failed, places, arguments) for load in loads]
+    return [
+        module.failed[place] if place in module.failed else (*runs[0][i], *runs[1][i])
+        for i, place in enumerate(places)
+    ]
+
+
+def _distinct(cases: Sequence[Case]) -> tuple[list[Program], list[int]]:
+    """The programs that differ, and which of them each case has."""
+    at: dict[Any, int] = {}
+    programs: list[Program] = []
+    places = []
+    for program, _ in cases:
+        key = kept.program_digest(program) or id(program)
+        if key not in at:
+            at[key] = len(programs)
+            programs.append(program)
+        places.append(at[key])
+    return programs, places
+
+
+def _run(
+    load: Callable[[Any], Any],
+    count: int,
+    failed: dict[int, Exception],
+    places: Sequence[int],
+    arguments: Sequence[list[Array]],
+) -> dict[int, tuple[Array, ...]]:
+    """Results by case: the module is run until each program has seen all its arguments."""
+    cases: list[list[int]] = [[] for _ in range(count)]
+    for i, place in enumerate(places):
+        cases[place].append(i)
+    results: dict[int, tuple[Array, ...]] = {}
+    lowered = [p for p in range(count) if p not in failed]
+    for turn in range(max(map(len, cases), default=0)):
+        raw = load([arguments[c[min(turn, len(c) - 1)]] for c in cases])
+        for place, values in zip(lowered, raw, strict=True):
+            if turn < len(cases[place]):
+                results[cases[place][turn]] = tuple(np.asarray(v) for v in values)
+    return results
+
+
+# --- one module ----------------------------------------------------------------------------
+
+
+def build(programs: Sequence[Program], device: str, precision: str) -> Module:
+    """The module of programs, from the cache or lowered, verified and compiled now."""
     import jax
 
-    failed: dict[int, Exception] = {}
-    wide = any(needs_x64(program, precision) for program, _ in cases)
     place = jax.devices(device.removeprefix("jax-"))[0]
-    arguments = [_arguments(case, precision) for case in cases]
-    try:
-        with jax.enable_x64(wide or jax.config.jax_enable_x64), jax.default_device(place):
-            lowered = jax.jit(_module(cases, precision, failed), keep_unused=True).lower(arguments)
-            compiled = _compiled(lowered)
-            raw = compiled(arguments)
-        text = str(lowered.as_text())
-        parts = mlir.functions(text)
-        lacking = _lacking(parts, len(cases))
-        if lacking and len(lacking) + len(failed) < len(cases):
-            return _apart(cases, lacking, device, precision)
-        emitted = _emitted(text, parts, cases, arguments, failed, bool(lacking))
-    except Exception as error:  # any backend's error: halving finds whose it is
-        if len(cases) == 1:
-            return [Lowered(failed.get(0, error), failed.get(0, error))]
-        middle = len(cases) // 2
-        first = _together(cases[:middle], device, precision)
-        return first + _together(cases[middle:], device, precision)
-    outcomes: list[Lowered] = []
-    rest = iter(raw)
-    for i in range(len(cases)):
-        if i in failed:
-            outcomes.append(Lowered(failed[i], failed[i]))
+    options = OPTIONS[os.environ.get("GRADSWEEP_XLA", "quick")]
+    version = (place.platform, place.device_kind, place.client.platform_version)
+    key = kept.entry_key(programs, precision, version, sorted(options.items()))
+    entry = kept.load(key)
+    if entry is not None:
+        functions, unable, data = entry
+        try:
+            loads = _loads(_loaded(data, place), data, place)
+        except Exception as error:  # the backend's own: such code is made again
+            kept.warn(key, f"does not load ({type(error).__name__}: {error})")
         else:
-            outcomes.append(Lowered(emitted[i], tuple(np.asarray(r) for r in next(rest))))
-    return outcomes
+            failed = {i: _failure(programs[i], precision) for i in unable}
+            return Module(key, functions, failed, loads)
+    return _built(programs, precision, place, key)
 
 
-Parts = dict[str, tuple[frozenset[str], frozenset[str]]]
+def _built(programs: Sequence[Program], precision: str, place: Any, key: str | None) -> Module:
+    import jax
+    from jax.experimental.serialize_executable import serialize
+
+    failed: dict[int, Exception] = {}
+    wide = any(needs_x64(program, precision) for program in programs)
+    with jax.enable_x64(wide or jax.config.jax_enable_x64), jax.default_device(place):
+        lowered = _lowered(programs, precision, failed)
+        functions = mlir.functions(str(lowered.as_text()))
+        compiled = _compiled(lowered)
+    data = serialize(compiled)
+    kept.save(key, (functions, sorted(failed), data))
+    return Module(key, functions, failed, _loads(compiled, data, place))
 
 
-def _lacking(parts: Parts, count: int) -> set[int]:
-    """Cases with operations that the reference interpreter does not run."""
-    return {i for i in range(count) if f"case{i}" in parts and parts[f"case{i}"][0] - INTERPRETED}
+def _loads(loaded: Any, data: Any, place: Any) -> Callable[[], Callable[[Any], Any]]:
+    """What is loaded already at the first call, a fresh load at each later one."""
+    first = [loaded]
+    return lambda: _calling(first.pop() if first else _loaded(data, place), place)
 
 
-def _apart(cases: list[Case], lacking: set[int], device: str, precision: str) -> list[Lowered]:
-    """The cases that the interpreter runs in one module, the others in another."""
-    good = [i for i in range(len(cases)) if i not in lacking]
-    parts = (good, sorted(lacking))
-    done: dict[int, Lowered] = {}
-    for part in parts:
-        done.update(zip(part, _together([cases[i] for i in part], device, precision), strict=True))
-    return [done[i] for i in range(len(cases))]
+def _lowered(programs: Sequence[Program], precision: str, failed: dict[int, Exception]) -> Any:
+    """The lowered module; programs that do not lower are left out and put into `failed`."""
+    import jax
 
-
-def _module(cases: Sequence[Case], precision: str, failed: dict[int, Exception]) -> Any:
     def main(groups: list[list[Any]]) -> list[Any]:
         results: list[Any] = []
-        for i, ((program, _), group) in enumerate(zip(cases, groups, strict=True)):
+        for i, (program, group) in enumerate(zip(programs, groups, strict=True)):
             try:
                 results.append(_named(program, precision, f"case{i}")(*group))
             except Exception as error:  # the case's outcome
                 failed[i] = error
         return results
 
-    return main
+    structs = [
+        [
+            jax.ShapeDtypeStruct(s.shape, d)
+            for s, d in zip(p.in_specs, input_dtypes(p, precision), strict=True)
+        ]
+        for p in programs
+    ]
+    return jax.jit(main, keep_unused=True).lower(structs)
+
+
+def _failure(program: Program, precision: str) -> Exception:
+    """The exception of a program that did not lower when its module was made."""
+    import jax
+
+    failed: dict[int, Exception] = {}
+    with jax.enable_x64(needs_x64(program, precision) or jax.config.jax_enable_x64):
+        _lowered([program], precision, failed)
+    return failed[0]
 
 
 def _named(program: Program, precision: str, name: str) -> Any:
@@ -156,44 +257,42 @@ def _compiled(lowered: Any) -> Any:
             del settings[unknown[0]]
 
 
-def _arguments(case: Case, precision: str) -> list[Array]:
+def _loaded(data: Any, place: Any) -> Any:
+    """Serialized code loaded on a device."""
+    from jax.experimental.serialize_executable import deserialize_and_load
+
+    _library_calls()
+    return deserialize_and_load(*data, backend=place.client, execution_devices=[place])
+
+
+@functools.cache
+def _library_calls() -> None:
+    """Have JAX look up the LAPACK functions, which it does when it first lowers a factorisation.
+
+    Loaded code that calls them before that ends the process (a null function pointer).
+    """
+    import jax
+
+    jax.jit(jax.lax.linalg.cholesky).lower(jax.ShapeDtypeStruct((2, 2), np.float32))
+
+
+def _calling(loaded: Any, place: Any) -> Callable[[Any], Any]:
+    """Loaded code as a function of one list of arrays per program."""
+    import jax
+
+    def run(groups: Any) -> Any:
+        # arguments have the dtypes of the module: with 64-bit types enabled none is narrowed
+        with jax.enable_x64(True), jax.default_device(place):
+            return loaded(groups)
+
+    return run
+
+
+def arguments_of(case: Case, precision: str) -> list[Array]:
+    """A case's arguments, rounded once to their dtypes at the precision."""
     program, args = case
     dtypes = input_dtypes(program, precision)
     return [
         a if a.dtype == d else np.asarray(cast(a, d))
         for a, d in zip(map(np.asarray, args), dtypes, strict=True)
     ]
-
-
-def _emitted(
-    text: str,
-    parts: Parts,
-    cases: Sequence[Case],
-    arguments: Sequence[list[Array]],
-    failed: dict[int, Exception],
-    lacking: bool,
-) -> dict[int, Emitted | Exception]:
-    """Per case its element types and the interpreter's results.
-
-    Cases with operations that the interpreter lacks get an UnsupportedError; where the module as a
-    whole does not run, all do.
-    """
-    names = [i for i in range(len(cases)) if i not in failed]
-    values: Any = None
-    if not lacking:
-        try:
-            flat = [a for group in arguments for a in group]
-            values = iter(eval_stablehlo(text, flat, isolated=True))
-        except UnsupportedError:
-            values = None
-    found: dict[int, Emitted | Exception] = {}
-    for i in names:
-        ops, types = parts[f"case{i}"]
-        if values is None:
-            missing = tuple(sorted(ops - INTERPRETED))
-            what = f"the interpreter does not run {', '.join(missing) or 'this module'}"
-            results: Any = UnsupportedError(what, "", "", ops=missing, reason=what)
-        else:
-            results = tuple(next(values) for _ in cases[i][0].outputs)
-        found[i] = Emitted(types, ops, results)
-    return found

@@ -50,6 +50,7 @@ class Surface:
 
 
 SURFACES: dict[str, Surface] = {}
+HOST = "host"  # the group of surfaces that use a subject's traced programs on the host
 
 
 def define(found: Surface) -> Surface:

@@ -7,10 +7,13 @@ import numpy as np
 
 import autodiff as ad
 from autodiff.interpret import run
+from autodiff.native import replay
+from autodiff.program import Program
+from autodiff.simplify import simplify
 from checks.differences import directional, one_sided
 from checks.judge import CheckError, Judge
-from checks.subject import Subject
-from checks.surfaces.base import Surface, define, differentiable
+from checks.subject import Subject, pulled, pushed
+from checks.surfaces.base import HOST, Surface, define, differentiable
 from checks.tolerances import constant
 
 Array = np.ndarray[Any, Any]
@@ -27,7 +30,8 @@ def _reverse_claims(subject: Subject) -> bool:
 def _check_reverse(subject: Subject, dtype: str, judge: Judge) -> None:
     del dtype
     points, cts = subject.points, subject.cotangents()
-    gradients = ad.vjp(subject.smooth, *points)[1](list(cts))
+    gradients = subject.gradients
+    _judge_program(subject, judge)
     for g, x in zip(gradients, points, strict=True):
         if g.shape != x.shape or g.dtype != x.dtype:
             raise CheckError(f"gradient is {g.dtype}{g.shape} for an argument {x.dtype}{x.shape}")
@@ -37,6 +41,16 @@ def _check_reverse(subject: Subject, dtype: str, judge: Judge) -> None:
             _judge_kink(subject, judge, points, direction, cts, claimed)
         else:
             _judge_smooth(subject, judge, points, direction, cts, claimed)
+
+
+def _judge_program(subject: Subject, judge: Judge) -> None:
+    """Differences are taken of the traced program: at the point it must be the function."""
+    if subject.repeated == subject.smooth:
+        return
+    for i, (got, want) in enumerate(
+        zip(subject.repeated(*subject.points), subject.outputs, strict=True)
+    ):
+        judge.compare(f"result {i} of the program", got, want, equal_nan=True, dtype=np.float64)
 
 
 def _directions(subject: Subject) -> list[list[Array]]:
@@ -65,7 +79,7 @@ def _judge_smooth(
     cts: Sequence[Array],
     claimed: float,
 ) -> None:
-    found = directional(subject.smooth, points, direction)
+    found = directional(subject.repeated, points, direction)
     judge.evaluations += found[0].evaluations if found else 0
     if any(not np.all(np.isfinite(d.estimate)) for d in found):
         raise CheckError("every step of the difference leaves the domain: move the sample inside")
@@ -98,7 +112,7 @@ def _judge_kink(
     claimed: float,
 ) -> None:
     """At a kink the gradient must lie between the one-sided slopes."""
-    left, right, jumps = one_sided(subject.smooth, points, direction)
+    left, right, jumps = one_sided(subject.repeated, points, direction)
     if jumps:
         return  # no slope exists on that side: `special` states the convention
     low = high = size = 0.0
@@ -126,6 +140,7 @@ define(
         ("float64",),
         _reverse_claims,
         _check_reverse,
+        group=HOST,
     )
 )
 
@@ -136,11 +151,9 @@ def _check_forward(subject: Subject, dtype: str, judge: Judge) -> None:
     del dtype
     if not subject.forward_mode:
         return
-    points, cts, dots = subject.points, subject.cotangents(), subject.tangents()
-    _, out_dots = ad.jvp(subject.smooth, tuple(points), tuple(dots))
-    gradients = ad.vjp(subject.smooth, *points)[1](list(cts))
-    left = [(c, d) for c, d in zip(cts, out_dots, strict=True)]
-    right = [(g, t) for g, t in zip(gradients, dots, strict=True)]
+    cts, dots = subject.cotangents(), subject.tangents()
+    left = [(c, d) for c, d in zip(cts, subject.pushed, strict=True)]
+    right = [(g, t) for g, t in zip(subject.gradients, dots, strict=True)]
     forward, reverse = (sum(_pair(u, v) for u, v in side) for side in (left, right))
     terms = sum(float(np.sum(np.abs(u * v))) for u, v in (*left, *right))
     tiny = 8 * np.finfo(np.float64).tiny
@@ -162,6 +175,7 @@ define(
         ("float64",),
         _reverse_claims,
         _check_forward,
+        group=HOST,
     )
 )
 
@@ -184,9 +198,9 @@ def _loss(subject: Subject) -> Any:
     sizes = [max(1.0, float(np.max(np.abs(y), initial=0.0))) for y in subject.outputs]
     w, v = subject.cotangents("second 0"), subject.cotangents("second 1")
 
-    def loss(*points: Any) -> Any:
-        total: Any = 0.0
-        for out, size, a, b in zip(subject.smooth(*points), sizes, w, v, strict=True):
+    def loss(outputs: Sequence[Any]) -> Any:
+        total: Any = np.zeros(())
+        for out, size, a, b in zip(outputs, sizes, w, v, strict=True):
             y = out / size
             total = total + np.sum(y * a) + 0.5 * np.sum(y * y * b)
         return total
@@ -195,20 +209,16 @@ def _loss(subject: Subject) -> Any:
 
 
 def _check_second(subject: Subject, dtype: str, judge: Judge) -> None:
+    """Each composition is a transform of a transform's program: forward and reverse mode of the
+    gradient's, and of the slope's (the tangent along v), with equal equations done once.
+    """
     del dtype
-    points = subject.points
-    loss, nums = _loss(subject), tuple(range(len(points)))
+    points, one = subject.points, np.ones(())
     u, v = subject.tangents("second u"), subject.tangents("second v")
-    gradient = ad.grad(loss, nums)
-
-    def along(direction: Sequence[Array]) -> Any:
-        def slope(*p: Any) -> Any:
-            return sum((np.sum(g * t) for g, t in zip(gradient(*p), direction, strict=True)), 0.0)
-
-        return slope
-
-    found = directional(_replayed(gradient, points), points, v)
-    reverse_reverse = ad.grad(along(v), nums)(*points)
+    loss = ad.trace(lambda *p: _loss(subject)(run(subject.smooth_program, p)), *points)
+    gradient = simplify(ad.trace(lambda *p: pulled(loss, p, [one]), *points))
+    found = directional(_repeated(subject, gradient), points, v)
+    reverse_reverse = pulled(gradient, points, v)
     for name, value in _compositions(subject, loss, gradient, u, v).items():
         _judge_bilinear(judge, name, value, u, reverse_reverse)
     for i, (h, d) in enumerate(zip(reverse_reverse, found, strict=True)):
@@ -225,12 +235,13 @@ def _check_second(subject: Subject, dtype: str, judge: Judge) -> None:
         )
 
 
-def _replayed(gradient: Any, points: Sequence[Array]) -> Any:
-    """The gradient as a program traced once; a function with Python branches is traced anew."""
-    program = ad.trace(gradient, *points)
-    if any(eq.op.kind == "GUARD" for eq in program.equations):
-        return lambda *p: list(gradient(*p))
-    return lambda *p: run(program, p)
+def _repeated(subject: Subject, gradient: Program) -> Any:
+    """The gradient as a function of the points; one with Python branches is traced anew at each."""
+    if not subject.branches:
+        again = replay(gradient)
+        return lambda *p: again(p)
+    loss, nums = _loss(subject), tuple(range(len(subject.points)))
+    return lambda *p: list(ad.grad(lambda *x: loss(subject.smooth(*x)), nums)(*p))
 
 
 def _symmetrised(subject: Subject, i: int, h: Array) -> Array:
@@ -239,25 +250,19 @@ def _symmetrised(subject: Subject, i: int, h: Array) -> Array:
 
 
 def _compositions(
-    subject: Subject, loss: Any, gradient: Any, u: Sequence[Array], v: Sequence[Array]
+    subject: Subject, loss: Program, gradient: Program, u: Sequence[Array], v: Sequence[Array]
 ) -> dict[str, float]:
     """u^T H v by the compositions that use forward mode."""
     if not subject.forward_mode:
         return {}
-    points = tuple(subject.points)
-    rows = ad.jvp(gradient, points, tuple(v))[1]
-
-    def slope(*p: Any) -> Any:
-        return ad.jvp(loss, p, tuple(v))[1]
-
-    forward_reverse = sum(_pair(a, b) for a, b in zip(u, rows, strict=True))
-    columns = ad.grad(slope, tuple(range(len(points))))(*points)
-    reverse_forward = sum(_pair(a, b) for a, b in zip(u, columns, strict=True))
-    forward_forward = float(ad.jvp(slope, points, tuple(u))[1])
+    points, one = subject.points, np.ones(())
+    slope = simplify(ad.trace(lambda *p: pushed(loss, p, v), *points))
+    rows = pushed(gradient, points, v)
+    columns = pulled(slope, points, [one])
     return {
-        "forward over reverse": forward_reverse,
-        "reverse over forward": reverse_forward,
-        "forward over forward": forward_forward,
+        "forward over reverse": sum(_pair(a, b) for a, b in zip(u, rows, strict=True)),
+        "reverse over forward": sum(_pair(a, b) for a, b in zip(u, columns, strict=True)),
+        "forward over forward": float(pushed(slope, points, u)[0]),
     }
 
 
@@ -282,5 +287,6 @@ define(
         ("float64",),
         _second_claims,
         _check_second,
+        group=HOST,
     )
 )

@@ -15,7 +15,7 @@ from checks.surfaces.base import Surface, at_float32, define, ordinary, rounded
 Array = np.ndarray[Any, Any]
 PRECISION = {"float32": "float32", "float64": "float64"}
 WIDE = {"f64", "complex<f64>"}
-OPS_IN_CHUNK = 12
+OPS_IN_CHUNK, OPS_IN_CHUNK_SELF = 12, 24
 DEVICE = "jax-cpu"
 KEPT = 4000
 Case = tuple[Program, Sequence[Any]]
@@ -27,7 +27,7 @@ def case(subject: Subject, dtype: str) -> tuple[Program, list[Array]]:
     return program, rounded(args) if dtype == "float32" else list(args)
 
 
-def _reference(subject: Subject, dtype: str) -> list[Array]:
+def _interpreted(subject: Subject, dtype: str) -> list[Array]:
     program, args = case(subject, dtype)
     results = interpret_flat(program, *args, precision=dtype)
     return [_flushed(np.asarray(r), dtype) for r in results]
@@ -62,8 +62,12 @@ def _compare(judge: Judge, label: str, actual: Any, expected: Any, dtype: str) -
 class Store:
     """Outcomes of subjects by dtype, computed many at once; old ones are dropped."""
 
-    def __init__(self, run: Callable[[Sequence[Case], str], Sequence[Any]]) -> None:
-        self.run = run
+    def __init__(
+        self,
+        run: Callable[[Sequence[Case], str], Sequence[Any]],
+        of: Callable[[Subject, str], Case] = case,
+    ) -> None:
+        self.run, self.of = run, of
         self.done: collections.OrderedDict[tuple[int, str], tuple[Subject, Any]] = (
             collections.OrderedDict()
         )
@@ -75,7 +79,7 @@ class Store:
             if (id(s), dtype) in self.done:
                 continue
             try:
-                cases.append(case(s, dtype))
+                cases.append(self.of(s, dtype))
                 kept.append(s)
             except Exception as error:
                 self.done[id(s), dtype] = (s, error)
@@ -102,6 +106,20 @@ def _run(cases: Sequence[Case], dtype: str) -> Sequence[Any]:
 
 
 _modules = Store(_run)
+# the interpreter's results, for both surfaces of a dtype
+_references: collections.OrderedDict[tuple[int, str], tuple[Subject, list[Array]]] = (
+    collections.OrderedDict()
+)
+
+
+def _reference(subject: Subject, dtype: str) -> list[Array]:
+    """What the interpreter gives for the subject's program, computed once."""
+    found = _references.get((id(subject), dtype))
+    if found is None:
+        found = _references[id(subject), dtype] = (subject, _interpreted(subject, dtype))
+        while len(_references) > KEPT:
+            _references.popitem(last=False)
+    return found[1]
 
 
 def _check_emit(subject: Subject, dtype: str, judge: Judge) -> None:
@@ -180,17 +198,25 @@ def _self_claims(subject: Subject) -> bool:
     return at_float32(subject) and subject.first
 
 
-def _check_self(subject: Subject, dtype: str, judge: Judge) -> None:
-    """Two loads and runs of the same program, each lowered and compiled by itself."""
-    from checks.devices.modules import run_device
+def _first_case(subject: Subject, dtype: str) -> Case:
+    del dtype
+    return subject.program, rounded(subject.leaves)
 
-    runs = []
-    for _ in range(2):
-        results = run_device((subject.program, rounded(subject.leaves)), DEVICE, dtype)
-        if isinstance(results, Exception):
-            raise results
-        runs.append(results)
-    for i, (got, want) in enumerate(zip(*runs, strict=True)):
+
+def _run_self(cases: Sequence[Case], dtype: str) -> Sequence[Any]:
+    from checks.devices.modules import run_twice
+
+    return run_twice(cases, DEVICE, dtype)
+
+
+_selves = Store(_run_self, _first_case)
+
+
+def _check_self(subject: Subject, dtype: str, judge: Judge) -> None:
+    """Two loads of the same module, each run once."""
+    both = _selves.outcome(subject, dtype)
+    half = len(both) // 2
+    for i, (got, want) in enumerate(zip(both[:half], both[half:], strict=True)):
         judge.compare(f"second load, result {i}", got, want, equal_nan=True)
 
 
@@ -201,6 +227,8 @@ define(
         ("float32",),
         _self_claims,
         _check_self,
+        prepare=_selves.prepare,
         needs=("jax",),
+        chunk=OPS_IN_CHUNK_SELF,
     )
 )

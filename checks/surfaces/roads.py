@@ -1,6 +1,7 @@
 """Surfaces of roads on the host: printed source, and the fast executor."""
 
 import collections
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,9 +9,11 @@ import numpy as np
 
 import autodiff as ad
 from autodiff.interpret import interpret_flat
+from autodiff.op import body_program
+from autodiff.program import Program
 from checks.judge import CheckError, Judge
 from checks.subject import Subject
-from checks.surfaces.base import Surface, at_float32, define, ordinary
+from checks.surfaces.base import HOST, Surface, at_float32, define, ordinary
 
 Array = np.ndarray[Any, Any]
 OPS_IN_CHUNK = 24
@@ -73,17 +76,33 @@ define(
 # --- execute -------------------------------------------------------------------------------
 
 
-def _check_execute(subject: Subject, dtype: str, judge: Judge) -> None:
+@functools.lru_cache(maxsize=64)
+def _compiled(program: Program) -> Any:
+    """Samples of one shape have equal programs: the same source, compiled once."""
     from autodiff.execute import compile_program
 
+    return compile_program(program)
+
+
+def _is_elementwise(program: Program) -> bool:
+    """Whether all ops are elementwise, those of composites' bodies included."""
+    return all(
+        eq.op.elementwise
+        if eq.op.body is None
+        else _is_elementwise(body_program(eq.op, tuple(a.spec for a in eq.inputs), eq.params))
+        for eq in program.equations
+    )
+
+
+def _check_execute(subject: Subject, dtype: str, judge: Judge) -> None:
     # without floating arguments the compiled function has the widths it states itself
     floating = any(leaf.dtype.kind in "fc" for leaf in subject.leaves)
     if dtype == "float32" and not (floating and at_float32(subject)):
         return
     program, args = (subject.narrowed if dtype == "float32" else subject).road
-    actual = compile_program(program)(*args)
+    actual = _compiled(program)(*args)
     expected = interpret_flat(program, *args, precision=dtype)
-    elementwise = all(eq.op.elementwise for eq in ad.inline(program).equations)
+    elementwise = _is_elementwise(program)
     values = len(subject.program.outputs)
     for i, (got, want, spec) in enumerate(zip(actual, expected, program.out_specs, strict=True)):
         got = np.asarray(got)
@@ -107,5 +126,6 @@ define(
         ("float64", "float32"),
         ordinary,
         _check_execute,
+        group=HOST,
     )
 )

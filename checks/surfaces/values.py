@@ -11,7 +11,7 @@ from autodiff.interpret import interpret_flat
 from autodiff.program import Spec, verify
 from checks.judge import CheckError, Judge
 from checks.subject import Subject
-from checks.surfaces.base import Surface, at_float32, define, ordinary, rounded
+from checks.surfaces.base import HOST, Surface, at_float32, define, ordinary, rounded
 
 Array = np.ndarray[Any, Any]
 
@@ -78,6 +78,7 @@ define(
         ("float64",),
         ordinary,
         _check_shapes,
+        group=HOST,
     )
 )
 
@@ -129,6 +130,7 @@ define(
         ("float32",),
         at_float32,
         _check_f32,
+        group=HOST,
     )
 )
 
@@ -154,9 +156,9 @@ def _check_exact(subject: Subject, dtype: str, judge: Judge) -> None:
     from autodiff.lower.exact import NotExact, evaluate_exact
 
     del dtype
-    program, args = subject.closely
+    program, args = subject.shared
     try:
-        expected = evaluate_exact(program, args)
+        expected = evaluate_exact(program, args, entrywise=False)
     except NotExact:
         return  # comparisons that no precision settles, results that are not finite
     actual = interpret_flat(program, *args)
@@ -185,6 +187,7 @@ define(
         _exact_claims,
         _check_exact,
         needs=("mpmath",),
+        group=HOST,
     )
 )
 
@@ -252,5 +255,6 @@ define(
         ("float64",),
         _special_claims,
         _check_special,
+        group=HOST,
     )
 )

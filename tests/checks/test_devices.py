@@ -12,6 +12,7 @@ import pytest
 import autodiff as ad
 from autodiff.errors import GuardError
 from autodiff.families import batch_broadcasting
+from autodiff.lower.child import ChildTimeout
 from autodiff.lower.jax import LoweringError
 from autodiff.lower.stablehlo import UnsupportedError
 from autodiff.op import Op
@@ -19,12 +20,14 @@ from autodiff.precision import dot_general
 from autodiff.rounding import PrecisionError
 from autodiff.trace import bind
 from checks import devices
-from checks.devices import DeviceError, Emitted, batch, environment
+from checks.devices import DeviceError, Emitted, batch, environment, kept, modules
+from checks.power.inject import mutated
 
 pytest.importorskip("jax")
 
 run_batch: Any = devices.run_batch
-run_texts: Any = devices.run_texts
+run_modules: Any = devices.run_modules
+run_twice: Any = devices.run_twice
 ROOT = Path(__file__).resolve().parents[2]
 FUNCTIONS = (np.exp, np.tanh, lambda x: np.sum(x * x), lambda x: np.log1p(x * x) / (1 + x * x))
 
@@ -142,11 +145,19 @@ def test_unknown_and_missing_devices_are_named():
     assert devices.why_unavailable("emulated:gb10") is None
 
 
-# --- text ----------------------------------------------------------------------------------
+# --- modules -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(monkeypatch, tmp_path):
+    """An empty cache folder."""
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path))
+    monkeypatch.delenv("GRADSWEEP_FRESH", raising=False)
+    return tmp_path / "modules"
 
 
 @pytest.mark.parametrize(("precision", "kind"), [("float64", "f64"), ("float32", "f32")])
-def test_texts_are_verified_typed_and_run_together(precision, kind):
+def test_programs_are_verified_typed_and_run_together(precision, kind):
     # 64-bit integers in one program must not make Python scalars of another float64
     shape, x = np.array([0.5, 3.0]), np.array([1.0, 2.0])
     given = [
@@ -154,24 +165,208 @@ def test_texts_are_verified_typed_and_run_together(precision, kind):
         (ad.trace(np.argmax, np.ones(3)), [np.array([1.0, 5, 2])]),
         (ad.trace(ad.ops.igamma_a, shape, x), [shape, x]),
     ]
-    results = run_texts(given, precision)
+    results = run_modules(given, "jax-cpu", precision)
     for (program, args), got in zip(given, results, strict=True):
-        assert isinstance(got, Emitted) and got.types == {kind}
-        assert isinstance(got.results, tuple)
+        assert isinstance(got.emitted, Emitted) and got.emitted.types == {kind}
         want = np.asarray(ad.interpret(program, *args, precision=precision))
-        assert got.results[0].dtype == want.dtype
-        np.testing.assert_allclose(got.results[0], want, rtol=1e-5)
+        for values in (got.emitted.results, got.device):
+            assert isinstance(values, tuple) and values[0].dtype == want.dtype
+            np.testing.assert_allclose(values[0], want, rtol=1e-5)
 
 
-def test_a_text_that_does_not_run_leaves_the_others_alone():
+@pytest.mark.usefixtures("folder")
+def test_what_does_not_run_leaves_the_others_alone():
     given = cases(6)
     given[1] = without_lowering()
     given[3] = (ad.trace(np.linalg.cholesky, np.eye(2)), [np.eye(2)])
-    results = run_texts(given, "float64")
-    assert isinstance(results[1], LoweringError)
-    assert isinstance(results[3], Emitted) and isinstance(results[3].results, UnsupportedError)
-    assert "stablehlo.custom_call" in results[3].ops
-    assert all(isinstance(results[i].results, tuple) for i in (0, 2, 4, 5))
+    given[4] = (given[4][0], [np.ones(9)])
+    for _ in range(2):  # made, and from the cache
+        results = run_modules(given, "jax-cpu", "float64")
+        assert isinstance(results[1].emitted, LoweringError)
+        assert isinstance(results[1].device, LoweringError)
+        assert isinstance(results[3].emitted.results, UnsupportedError)
+        assert "stablehlo.custom_call" in results[3].emitted.ops
+        np.testing.assert_array_equal(results[3].device[0], np.eye(2))
+        assert isinstance(results[4].device, TypeError)
+        assert all(isinstance(results[i].emitted.results, tuple) for i in (0, 2, 5))
+
+
+def test_equal_programs_share_a_function_and_keep_their_arguments():
+    points = [np.array([0.5]), np.array([1.5]), np.array([-2.0])]
+    given = [(ad.trace(np.exp, x), [x]) for x in points]
+    given.insert(1, (ad.trace(np.negative, points[0]), [points[0]]))
+    programs, places = modules._distinct(given)
+    assert len(programs) == 2 and places == [0, 1, 0, 0]
+    results = run_modules(given, "jax-cpu", "float64")
+    for i, x in zip((0, 2, 3), points, strict=True):
+        np.testing.assert_allclose(results[i].device[0], np.exp(x), rtol=1e-15)
+        np.testing.assert_allclose(results[i].emitted.results[0], np.exp(x), rtol=1e-15)
+    np.testing.assert_array_equal(results[1].device[0], -points[0])
+
+
+@pytest.mark.parametrize("n", [4, 5])
+def test_an_inverse_transform_of_odd_length_is_left_to_the_device(n):
+    x = np.array([1.0, 2 - 1j, 0.5 + 3j])
+    program = ad.trace(lambda v: np.fft.irfft(v, n), x)
+    (got,) = run_modules([(program, [x])], "jax-cpu", "float64")
+    np.testing.assert_allclose(got.device[0], np.fft.irfft(x, n), rtol=1e-13)
+    assert isinstance(got.emitted.results, UnsupportedError) is (n == 5)
+    if n == 4:
+        np.testing.assert_allclose(got.emitted.results[0], np.fft.irfft(x, n), rtol=1e-13)
+
+
+def test_two_loads_are_run():
+    given = cases(3)
+    for (_, args), got in zip(given, run_twice(given, "jax-cpu", "float32"), strict=True):
+        assert len(got) == 2 and got[0] is not got[1]
+        assert got[0].tobytes() == got[1].tobytes() and got[0].dtype == np.float32
+        assert len(args) == 1
+
+
+# --- what is kept --------------------------------------------------------------------------
+
+
+def lowerings_of(monkeypatch):
+    """A list that grows by one with each module that is lowered."""
+    made, lower = [], modules._lowered
+    monkeypatch.setattr(modules, "_lowered", lambda *a: made.append(1) or lower(*a))
+    return made
+
+
+def test_a_module_is_lowered_once_and_run_each_time(monkeypatch, folder):
+    made, ran, calling = lowerings_of(monkeypatch), [], modules._calling
+    monkeypatch.setattr(modules, "_calling", lambda *a: ran.append(1) or calling(*a))
+    first = run_modules(cases(6), "jax-cpu", "float64")
+    again = run_modules(cases(6), "jax-cpu", "float64")
+    assert len(made) == 1 and len(ran) == 2 and len(list(folder.iterdir())) == 2
+    for a, b in zip(first, again, strict=True):
+        assert a.device[0].tobytes() == b.device[0].tobytes()
+        assert a.emitted.results[0].tobytes() == b.emitted.results[0].tobytes()
+    assert folder.stat().st_mode & 0o077 == 0
+    run_modules(cases(6), "jax-cpu", "float32")
+    assert len(made) == 2
+
+
+FACTORISED = """
+from checks.devices.environment import prepare_environment
+prepare_environment()
+import numpy as np, autodiff as ad
+from checks.devices import modules
+a = np.array([[4.0, 0.0], [2.0, 5.0]])
+if modules.kept.folder().exists():
+    modules._lowered = None
+((got),) = modules.run_modules([(ad.trace(np.linalg.cholesky, a), [a])], "jax-cpu", "float64")
+print(got.device[0].tolist())
+"""
+
+
+def test_kept_code_that_calls_a_library_runs_in_a_process_that_lowered_nothing(tmp_path):
+    for _ in range(2):
+        assert run(FACTORISED, GRADSWEEP_CACHE=str(tmp_path)) == "[[2.0, 0.0], [1.0, 2.0]]\n"
+
+
+def test_other_arguments_are_interpreted_anew(folder):
+    program = ad.trace(np.exp, np.ones(2))
+    for x in (np.array([1.0, 2.0]), np.array([3.0, -4.0])):
+        (got,) = run_modules([(program, [x])], "jax-cpu", "float64")
+        np.testing.assert_allclose(got.emitted.results[0], np.exp(x), rtol=1e-15)
+        np.testing.assert_allclose(got.device[0], np.exp(x), rtol=1e-15)
+    assert len(list(folder.iterdir())) == 3
+
+
+@pytest.mark.parametrize("fresh", ["1", "0"])
+def test_everything_is_made_anew_on_request(monkeypatch, folder, fresh):
+    monkeypatch.setenv("GRADSWEEP_FRESH", fresh)
+    run_modules(cases(2), "jax-cpu", "float64")
+    assert folder.exists() is (fresh == "0")
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_key_follows_the_lowering_of_an_op():
+    x = np.ones(2)
+    keys = {kept.entry_key([ad.trace(np.cos, x)], "float64")}
+    for fields in ({"jax": "jnp.sin"}, {}):
+        with mutated("COS", **fields):
+            keys.add(kept.entry_key([ad.trace(np.cos, x)], "float64"))
+    assert len(keys) == 2 and None not in keys
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_key_follows_the_body_of_a_composite():
+    x = np.ones(2)
+    before = kept.entry_key([ad.trace(ad.ops.silu, x)])
+    with mutated("SILU", body=lambda v: v * np.exp(v)):
+        assert kept.entry_key([ad.trace(ad.ops.silu, x)]) != before
+    assert kept.entry_key([ad.trace(ad.ops.silu, x)]) == before
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_key_follows_settings_and_literals(monkeypatch):
+    x = np.ones(2)
+    program = ad.trace(lambda v: v * 2.5, x)
+    assert kept.entry_key([program], "a") == kept.entry_key([ad.trace(lambda v: v * 2.5, x)], "a")
+    others = [kept.entry_key([program], "b"), kept.entry_key([program] * 2, "a")]
+    others.append(kept.entry_key([ad.trace(lambda v: v * 2.25, x)], "a"))
+    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true")
+    others.append(kept.entry_key([program], "a"))
+    monkeypatch.delenv("XLA_FLAGS")
+    assert len({kept.entry_key([program], "a"), *others}) == 5
+
+
+def test_the_key_follows_the_sources_of_the_lowering(tmp_path):
+    named = ("autodiff/lower/rules_shape.py", "autodiff/kernels/bessel.py", "autodiff/rounding.py")
+    for name in named:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
+    digests = set()
+    for name in ("", *named):
+        if name:
+            (tmp_path / name).write_text((tmp_path / name).read_text() + "\n# changed\n")
+        digests.add(kept.sources_digest.__wrapped__(tmp_path))
+    assert len(digests) == 4
+    for pattern in kept.SOURCES:
+        assert list(ROOT.glob(pattern)), pattern
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [lambda b: b[:-1], lambda b: b"x" + b[1:], lambda b: b""],
+    ids=["cut", "foreign", "empty"],
+)
+def test_a_damaged_entry_is_warned_about_and_made_again(monkeypatch, folder, damage):
+    given = cases(1)
+    key = kept.entry_key([given[0][0]], "damaged")
+    kept.save(key, [1, 2])
+    assert kept.load(key) == [1, 2]
+    (folder / key).write_bytes(damage((folder / key).read_bytes()))
+    with pytest.warns(kept.CacheWarning, match="is damaged or not ours: it is made again"):
+        assert kept.load(key) is None
+    kept.save(key, [3])
+    assert kept.load(key) == [3] and [f.name for f in folder.iterdir()] == [key]
+
+
+@pytest.mark.usefixtures("folder")
+def test_code_that_does_not_load_is_compiled_again():
+    given = cases(2)
+    (first, *_) = run_modules(given, "jax-cpu", "float64")
+    key = modules.build([p for p, _ in given], "jax-cpu", "float64").key
+    functions, failed, (_, *trees) = kept.load(key)
+    kept.save(key, (functions, failed, (b"not code", *trees)))
+    with pytest.warns(kept.CacheWarning, match=r"does not load \(UnpicklingError: .*made again"):
+        (again, *_) = run_modules(given, "jax-cpu", "float64")
+    assert again.device[0].tobytes() == first.device[0].tobytes()
+    assert kept.load(key)[2][0] != b"not code"
+
+
+def test_a_run_that_took_too_long_is_not_kept(monkeypatch, folder):
+    def slow(*args):
+        raise ChildTimeout("no result after 120 s")
+
+    monkeypatch.setattr("checks.devices.interpreted.CHILD.run", slow)
+    (got,) = run_modules(cases(1), "jax-cpu", "float64")
+    assert isinstance(got.emitted.results, UnsupportedError)
+    monkeypatch.undo()
+    assert not [f for f in folder.iterdir() if "-" in f.name]
 
 
 def test_wrong_arguments_are_the_outcome_of_their_case():

@@ -1,0 +1,152 @@
+"""What device runs keep on disk: a folder of entries addressed by a digest of all they depend on.
+
+A module's entry holds its verified text and compiled code, so that a later run neither traces,
+lowers nor compiles it, but loads and runs it. The reference interpreter's results are kept by the
+same digest and the bytes of the arguments: it is a function of them. `GRADSWEEP_FRESH=1` makes
+everything anew. An entry whose bytes are not what was written is warned about and made again.
+"""
+
+import functools
+import hashlib
+import os
+import pickle
+import re
+import tempfile
+import warnings
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autodiff.op import Op, body_program
+from autodiff.program import Program, sub_programs
+from autodiff.text import key as program_text
+
+MAGIC = b"gradsweep entry 1\n"
+ROOT = Path(__file__).resolve().parents[2]
+# The sources that decide how a program is lowered, compiled and run. Op records and the bodies of
+# composites are part of a program's own digest.
+SOURCES = (
+    *("autodiff/lower/*.py", "autodiff/kernels/*.py", "checks/devices/*.py"),
+    *(f"autodiff/{n}.py" for n in ("interpret", "precision", "profiles", "program", "rounding")),
+)
+_ADDRESS = re.compile(r"<[\w.]+ \d+>")
+_RULE = re.compile(r"rule '[^']*'")
+PACKAGES = ("jax", "jaxlib", "numpy", "ml_dtypes")
+
+
+class CacheWarning(UserWarning):
+    """An entry of the cache folder cannot be used and is made again."""
+
+
+@functools.cache
+def sources_digest(root: Path = ROOT) -> str:
+    """Digest of every source file of `SOURCES` and of the versions of `PACKAGES`."""
+    import importlib.metadata
+
+    found = hashlib.sha256()
+    for name in PACKAGES:
+        found.update(f"{name} {importlib.metadata.version(name)}\n".encode())
+    for pattern in SOURCES:
+        for path in sorted(root.glob(pattern)):
+            found.update(f"{path.relative_to(root)}\n".encode() + path.read_bytes())
+    return found.hexdigest()
+
+
+@functools.lru_cache(maxsize=8192)
+def program_digest(program: Program) -> str | None:
+    """Digest of a program with the lowerings of its ops, its composites' bodies included.
+
+    None where a parameter has no text but its address, which another process may give anew. Rules
+    of custom derivatives are left out: nothing is differentiated on the device.
+    """
+    text = program_text(program)
+    if _ADDRESS.search(text):
+        return None
+    found = hashlib.sha256(_RULE.sub("rule", text).encode())
+    inner: list[Program] = []
+    ops: dict[str, Op] = {}
+    for eq in program.equations:
+        ops[eq.op.kind] = eq.op
+        inner += sub_programs(eq.params)
+        if eq.op.body is not None:
+            inner.append(body_program(eq.op, tuple(a.spec for a in eq.inputs), eq.params))
+    for kind in sorted(ops):
+        op = ops[kind]
+        found.update(f"{kind} {op.jax} {op.multiple} {op.control} {op.body is None}\n".encode())
+    for sub in inner:
+        digest = program_digest(sub)
+        if digest is None:
+            return None
+        found.update(digest.encode())
+    return found.hexdigest()
+
+
+def entry_key(programs: Sequence[Program], *settings: Any) -> str | None:
+    """The key of what is made of programs under settings; None where it must not be kept."""
+    if os.environ.get("GRADSWEEP_FRESH", "") not in ("", "0"):
+        return None
+    found = hashlib.sha256(sources_digest().encode())
+    found.update(repr((settings, os.environ.get("XLA_FLAGS", ""))).encode())
+    for program in programs:
+        digest = program_digest(program)
+        if digest is None:
+            return None
+        found.update(digest.encode())
+    return found.hexdigest()
+
+
+def arrays_digest(arrays: Sequence[np.ndarray[Any, Any]]) -> str:
+    """Digest of arrays: dtypes, shapes and bytes."""
+    found = hashlib.sha256()
+    for a in arrays:
+        found.update(f"{a.dtype.name} {a.shape}\n".encode() + a.tobytes())
+    return found.hexdigest()
+
+
+def folder() -> Path | None:
+    """Where entries are kept: beside JAX's own compile cache; None where there is none."""
+    root = os.environ.get("JAX_COMPILATION_CACHE_DIR")
+    return Path(root) / "modules" if root else None
+
+
+def load(key: str | None) -> Any:
+    """The value kept under a key, or None. A file that is damaged gives a CacheWarning."""
+    root = folder()
+    if key is None or root is None:
+        return None
+    path = root / key
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return None
+    start = len(MAGIC) + 32
+    body = data[start:]
+    # the digest is checked before anything is unpickled: a file cut short or changed is not read
+    if data[:start] == MAGIC + hashlib.sha256(body).digest():
+        return pickle.loads(zlib.decompress(body))
+    warn(key, "is damaged or not ours")
+    return None
+
+
+def warn(key: str | None, what: str) -> None:
+    """Say that an entry cannot be used."""
+    warnings.warn(f"{folder()}/{key} {what}: it is made again", CacheWarning, stacklevel=3)
+
+
+def save(key: str | None, value: Any) -> None:
+    """Keep a value under a key; a reader or another writer never sees half of it."""
+    root = folder()
+    if key is None or root is None:
+        return
+    body = zlib.compress(pickle.dumps(value, protocol=5), 1)
+    try:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=root)
+        with os.fdopen(handle, "wb") as file:
+            file.write(MAGIC + hashlib.sha256(body).digest() + body)
+        os.replace(name, root / key)
+    except OSError as error:  # a full or read-only disk costs time, not results
+        warnings.warn(f"nothing is kept in {root}: {error}", CacheWarning, stacklevel=2)

@@ -1,0 +1,22 @@
+"""The pool: which surfaces go together, and in what order."""
+
+from checks.pool import PLAIN_CHUNK, chunks
+from checks.runner import items
+from checks.surfaces.base import HOST, load, surface
+
+
+def test_host_surfaces_of_an_op_are_one_part() -> None:
+    host = {name for name, s in load().items() if s.group == HOST}
+    assert {"reverse", "second", "vmap", "exact", "execute"} <= host
+    parts = [(set(names), ops) for names, ops in chunks(items())]
+    for names, ops in parts:
+        assert names == host if names & host else not names & host
+        assert len(set(ops)) == len(ops)
+    ran = sorted(op for names, ops in parts if names & host for op in ops)
+    assert ran == sorted({i.op for i in items()})
+
+
+def test_parts_that_prepare_come_first() -> None:
+    prepares = [bool(surface(names[0]).chunk) for names, _ in chunks(items())]
+    assert prepares == sorted(prepares, reverse=True) and not prepares[-1]
+    assert max(len(ops) for names, ops in chunks(items()) if "vmap" in names) == PLAIN_CHUNK
