@@ -1,4 +1,4 @@
-"""The pytest plugin: the op sweep as test items, one per (op, surface).
+"""The pytest plugin: the op sweep as test items, one per (op, surface); decorated functions.
 
 Imports nothing heavy at load; every pytest run of anyone who has gradsweep installed pays for it.
 Options: --sweep, --sweep-op, --sweep-surface, --sweep-shard i/n, --sweep-report DIR.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,15 @@ if TYPE_CHECKING:
     from checks.runner import Item
 
 ROWS = "gradsweep_rows"
+MARKERS = {
+    "gradcheck": "a surface of a function under @gradient_check",
+    "vmapcheck": "a surface of a function under @vmap_check",
+} | dict.fromkeys(
+    """reverse forward second third vmap shapes f32 exact render execute emit_f32 emit_f64
+    device_f32 device_f64 device_self jit compile vmap_loop vmap_sizes vmap_out_axes vmap_gradients
+    vmap_nested""".split(),
+    "items of this surface (gradsweep)",
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -37,6 +47,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Register markers; check the options of a sweep; prepare its collection."""
     config.addinivalue_line("markers", "sweep(op, surface): one item of the op sweep")
+    for name, text in MARKERS.items():
+        config.addinivalue_line("markers", f"{name}: {text}")
     if not _wanted(config):
         return
     if config.getoption("--sweep-shard"):
@@ -85,6 +97,27 @@ def pytest_collection_modifyitems(
         raise pytest.UsageError(str(error)) from None
     collector = SweepCollector.from_parent(session, name="sweep", path=Path("sweep"))
     items[:] = [SweepItem.from_parent(collector, name=f"[{i.id}]", item=i) for i in found]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(collector: Any, name: str, obj: object) -> Any:
+    """One item a surface for each decorated function, whatever its name."""
+    if "checks.properties.decorators" not in sys.modules:
+        return None
+    from checks.plugin_items import items_of
+
+    return items_of(collector, name, obj)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: Any) -> Any:
+    """Word the failure of a decorated function that lacks an argument."""
+    report = yield
+    if call.excinfo is not None and "checks.plugin_items" in sys.modules:
+        from checks.plugin_items import missing_fixture
+
+        missing_fixture(item, report, call)
+    return report
 
 
 class SweepCollector(pytest.Collector):

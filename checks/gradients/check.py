@@ -8,7 +8,7 @@ from autodiff.errors import nearest
 from checks.gradients import framework as frameworks
 from checks.gradients.batch import batch_checks
 from checks.gradients.dense import full_jacobian, is_small
-from checks.gradients.diagnose import Diagnosis, diagnose
+from checks.gradients.diagnosis.diagnose import Diagnosis, diagnose
 from checks.gradients.evidence import Evidence
 from checks.gradients.first import first_order
 from checks.gradients.higher import check_order, higher_orders
@@ -20,10 +20,12 @@ from checks.gradients.report import (
     PASS,
     PRECEDENCE,
     UNDEFINED,
+    VACUOUS,
     WRONG,
     Check,
     GradientReport,
 )
+from checks.gradients.surfaces import framework_checks
 from checks.gradients.target import Manual, Target, TargetError
 from checks.gradients.wording import again
 
@@ -43,6 +45,7 @@ def check_gradients(
     tolerance: float | None = None,
     allow: Collection[str] = (),
     vmap: bool = True,
+    surfaces: bool = False,
     full: bool | None = None,
     explain: bool = True,
     seed: int | None = None,
@@ -74,6 +77,8 @@ def check_gradients(
         allow: verdicts that pass all the same: "kinks", "inconclusive", "vacuous",
             "nondeterministic".
         vmap: hold vmap against a loop over distinct rows.
+        surfaces: hold the compiled function (the executor, `jax.jit`, `torch.compile`) against the
+            eager one, and float32 against float64.
         full: compare the full Jacobian (True), or only probes of it (False); by default where
             the arguments hold at most 32 numbers.
         explain: look for the cause of a failure.
@@ -103,6 +108,7 @@ def check_gradients(
             found = modes_of(target, modes)
             checks, failed = _derivatives(target, found, (order, modes, tolerance), full, notes)
             checks += batch_checks(target) if vmap else []
+            checks += framework_checks(target) if surfaces else []
             if failed and explain:
                 diagnosis = diagnose(target, found, checks, failed, notes)
     return _report(target, checks, diagnosis, allowed, notes, start)
@@ -121,7 +127,7 @@ def _derivatives(
     if dense and all(c.verdict in (PASS, UNDEFINED) for c in checks):
         more, wrong = full_jacobian(target, _defined(modes, checks), tolerance)
         checks, failed = [*checks, *more], [*failed, *wrong]
-    if all(c.verdict in (PASS, UNDEFINED) for c in checks):
+    if all(c.verdict in (PASS, UNDEFINED, VACUOUS) for c in checks):
         more, wrong = higher_orders(target, order, names, tolerance, notes)
         checks, failed = [*checks, *more], [*failed, *wrong]
     return checks, failed

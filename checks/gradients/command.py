@@ -1,12 +1,14 @@
 """`gradsweep check`: the derivatives of a function that stands in no test."""
 
 import argparse
-import sys
+import dataclasses
+import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 DERIVATIVES = ("vjp", "jvp", "gradient", "jac")
+_DEFAULTS = {"order": 1, "modes": "forward,reverse", "allow": ""}
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
@@ -19,9 +21,9 @@ def arguments(command: argparse.ArgumentParser) -> None:
         metavar="ARG",
         help="x.npy, data.npz:key, x.json, 2.5, [1,2], normal(3,4); name=... by name",
     )
-    command.add_argument("--order", type=int, choices=(1, 2, 3), default=1)
+    command.add_argument("--order", type=int, choices=(1, 2, 3), default=_DEFAULTS["order"])
     command.add_argument(
-        "--modes", default="forward,reverse", metavar="MODES", help="forward, reverse or both"
+        "--modes", default=_DEFAULTS["modes"], metavar="MODES", help="forward, reverse or both"
     )
     command.add_argument("--framework", help="numpy, jax or torch (found from the function)")
     for name in DERIVATIVES:
@@ -43,6 +45,7 @@ def run(given: argparse.Namespace) -> int:
     """Check one function; 0 where it is right, 1 where not. User errors raise InputError."""
     from checks.gradients.inputs import InputError, function
     from checks.gradients.inputs import arguments as parsed
+    from checks.gradients.wording import show
 
     target = function(given.function)
     derivatives = {n: function(v) for n in DERIVATIVES if (v := getattr(given, n))}
@@ -50,7 +53,7 @@ def run(given: argparse.Namespace) -> int:
     if given.seed is not None and given.seed < 0:
         raise InputError(f"--seed {given.seed} is negative", "gradsweep check", "use 0, 1, 2, ...")
     report = _report(given, target, derivatives, placed, named)
-    show(report)
+    show(dataclasses.replace(report, reproduce=_again(given)))
     if given.json is not None:
         _write(given.json, report.to_json(indent=1))
     return 0 if report.ok else 1
@@ -123,17 +126,24 @@ def _numbers(text: str | None) -> tuple[int | str, ...] | None:
     return tuple(int(w) if w.lstrip("-").isdigit() else w for w in _words(text))
 
 
-def show(report: Any) -> None:
-    """Print a report, its first line in the colour of the verdict."""
-    from rich.text import Text
-
-    from checks.report.terminal import BAD, GOOD, console
-
-    out = console(sys.stdout)
-    head, newline, rest = str(report).partition("\n")
-    out.print(Text(head, style=GOOD if report.ok else BAD), soft_wrap=True)
-    if newline:
-        out.print(Text(rest), soft_wrap=True)
+def _again(given: argparse.Namespace) -> str:
+    """The command line that repeats a check."""
+    words = ["gradsweep", "check", given.function]
+    words += ["--args", *given.args] if given.args else []
+    for name in (
+        "order",
+        "modes",
+        "framework",
+        *DERIVATIVES,
+        "argnums",
+        "tolerance",
+        "allow",
+        "seed",
+    ):
+        value = getattr(given, name)
+        if value is not None and value != _DEFAULTS.get(name):
+            words += [f"--{name}", str(value)]
+    return shlex.join(words)
 
 
 def _write(path: Path, text: str) -> None:

@@ -5,6 +5,7 @@ Columns that no result shares are moved together (Curtis, Powell and Reid, J. In
 """
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,6 +16,7 @@ from checks.gradients.evidence import Direction, Evidence, entries, moved_points
 from checks.gradients.ladder import explained
 from checks.gradients.locate import look, place_of
 from checks.gradients.modes import Modes, UndefinedModeError, guarded
+from checks.gradients.narrow import narrow_tolerance, twin_of
 from checks.gradients.report import INCONCLUSIVE, PASS, WRONG, Check, Worst
 from checks.gradients.sparsity import colours_of
 from checks.gradients.target import Target, TargetError, wide
@@ -24,7 +26,7 @@ from checks.tolerances import constant
 Array = np.ndarray[Any, Any]
 SMALL = 32
 LARGEST = 50_000_000  # entries of the compressed Jacobian
-CHUNK_BYTES = 1 << 20
+CHUNK_BYTES = 1 << 19
 Columns = list[Array]
 
 
@@ -58,10 +60,14 @@ def full_jacobian(
     if modes.reverse is None and modes.forward is None:
         return [], []
     tolerance = constant("gradient_tolerance") if tolerance is None else tolerance
+    claims = functools.partial(_claims, target, modes)
+    if target.unit > constant("narrow_unit"):  # differences of the float64 twin, where there is one
+        tolerance = max(tolerance, narrow_tolerance(target))
+        target = twin_of(target) or target
     count = sum(x.size for x in target.points)
     groups = colours_of(target) or [np.array([i]) for i in range(count)]
     direction = np.concatenate([d.ravel() for d in target.direction("jacobian")])
-    claimed = _claims(target, modes, groups, direction)
+    claimed = claims(groups, direction)
     measure = _one_by_one if len(groups) <= 2 * SMALL else _batched
     value, allowed = measure(target, groups, direction)
     found = Compressed(groups, direction, claimed, value, allowed)
@@ -239,7 +245,8 @@ def _evaluator(target: Target, k: int, rows: int) -> Evaluate:
             raise UndefinedModeError
         with guarded(target):
             natives[k] = target.framework.native(np.stack([target.points[k]] * rows), original)
-            batched = target.framework.replay(target.framework.vmap(target.flat, axes), natives)
+            hot = target.framework.hot or target.framework.replay
+            batched = hot(target.framework.vmap(target.flat, axes), natives)
     except UndefinedModeError:
         return lambda many: _looped(target, k, many)
 
@@ -309,7 +316,8 @@ def _verdict(
         suspicious[np.argsort(-error[tuple(suspicious.T)])] if len(suspicious) else suspicious
     )
     for row, column in suspicious[: SMALL // 4]:
-        check, evidence = _entry(target, found, (int(row), int(column)), (share, scale))
+        at = (int(row), int(column))
+        check, evidence = _entry(target, found, at, (share, scale), tolerance)
         if check is not None:
             return [check], [evidence]
     worst = float(np.max(np.where(off <= allowed, error, 0.0), initial=0.0))
@@ -320,7 +328,11 @@ def _verdict(
 
 
 def _entry(
-    target: Target, found: Compressed, at: tuple[int, int], numbers_: tuple[float, Array]
+    target: Target,
+    found: Compressed,
+    at: tuple[int, int],
+    numbers_: tuple[float, Array],
+    tolerance: float,
 ) -> tuple[Check | None, Evidence]:
     """A suspicious entry under a ladder of its own: a check that failed, or None."""
     row, column = at
@@ -331,7 +343,7 @@ def _entry(
     per_unit = found.claimed[row, column] / found.direction[group[0]]
     gradient = [np.zeros(x.shape) for x in target.points]
     gradient[place.point][place.index] = per_unit
-    evidence = Evidence(target, cotangents, gradient)
+    evidence = Evidence(target, cotangents, gradient, tolerance=tolerance)
     entry = look(evidence, place, unflatten(target, found.direction), confirm=True)
     if not np.isfinite(entry.probe.error):  # the domain's end: first order judged it
         return None, evidence

@@ -46,6 +46,7 @@ class Framework:
             becomes one that takes them; anything else comes back unchanged.
         replay: `replay(flat, arrays) -> flat`: the same function for arrays of these shapes, traced
             or compiled once where that is possible; used for derivatives, never for the user's own.
+        hot: like `replay`, for thousands of calls: compiled, whatever that takes.
         scope: a context in which every call happens (x64, for one).
         undefined: exceptions that mean "this mode is not defined for this function".
         reentrant: the pullback may be trusted to give the same twice (no user code runs in it).
@@ -60,6 +61,7 @@ class Framework:
     vmap: Vmap
     prepare: Prepare = lambda function, args: (function, args)
     replay: Callable[[Flat, Sequence[Native]], Flat] = lambda flat, arrays: flat
+    hot: Callable[[Flat, Sequence[Native]], Flat] | None = None
     scope: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
     undefined: tuple[type[BaseException], ...] = ()
     reentrant: bool = False

@@ -193,18 +193,25 @@ def _composed(
 
 
 def _agreement(target: Target, found: dict[str, float], ordinal: str) -> list[Check]:
+    """Each composition against the one most others agree with (of equals, the first)."""
     if len(found) < 2:
         return []
-    (first, value), *others = found.items()
     size = max(abs(v) for v in found.values()) or 1.0
-    narrow = target.unit > constant("narrow_unit")
     allowed = constant("composition_tolerance")
-    allowed = max(allowed, constant("narrow_units") ** 2 * target.unit) if narrow else allowed
-    checks = []
-    for name, other in others:
+    if target.unit > constant("narrow_unit"):
+        allowed = max(allowed, constant("narrow_units") ** 2 * target.unit)
+
+    def supporters(name: str) -> int:
+        return sum(abs(v - found[name]) <= allowed * size for v in found.values())
+
+    reference = max(found, key=supporters)
+    value, checks = found[reference], []
+    for name, other in found.items():
+        if name == reference:
+            continue
         error = abs(other - value) / size
         verdict = PASS if error <= allowed else WRONG
-        text = f"{name} {other:.9g}, {first} {value:.9g}"
+        text = f"{name} {other:.9g}, {reference} {value:.9g}"
         checks.append(Check(f"{ordinal}: {name}", verdict, error, allowed, allowed, text))
     return checks
 

@@ -25,7 +25,7 @@ def twin_of(target: Target) -> Target | None:
     for i, x in zip(target.positions, target.points, strict=True):
         leaves[i] = target.framework.native(wide(x), target.originals[i])
     args = tuple(tree.unflatten(tree.flatten(target.args)[1], leaves))
-    twin = dataclasses.replace(target, args=args)
+    twin = dataclasses.replace(target, args=args, replay=None)
     try:
         values = twin.first[0]
     except Exception:  # a kernel of one dtype: any refusal means that there is no twin
@@ -33,6 +33,11 @@ def twin_of(target: Target) -> Target | None:
     if len(values) != len(target.first[0]) or twin.unit > constant("narrow_unit"):
         return None
     return twin if all(map(_close, target.first[0], values)) else None
+
+
+def narrow_tolerance(target: Target) -> float:
+    """What narrow arithmetic may make of a derivative, of its largest entry."""
+    return min(constant("narrow_units") * target.unit, constant("narrow_most"))
 
 
 def _close(narrow: Array, found: Array) -> bool:
@@ -58,7 +63,7 @@ def sharpened(
     if twin is None:
         notes.append(_note(target, "the function does not run at float64: its own noise decides"))
         return judged, evidence
-    tolerance = max(evidence.tolerance, constant("narrow_units") * target.unit)
+    tolerance = max(evidence.tolerance, narrow_tolerance(target))
     sharp = dataclasses.replace(evidence, target=twin, tolerance=tolerance, probes=[])
     found = judge(sharp, judged.check.name, judged.probe.direction)
     check = found.check
@@ -92,4 +97,4 @@ def by_the_dot_test(checks: Sequence[Check]) -> list[Check]:
     ]
 
 
-__all__ = ["by_the_dot_test", "sharpened", "twin_of"]
+__all__ = ["by_the_dot_test", "narrow_tolerance", "sharpened", "twin_of"]

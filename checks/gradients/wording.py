@@ -126,7 +126,8 @@ def _numbers(report: GradientReport) -> list[Row]:
     """The worst entry: derivative, difference and ratio under one another."""
     worst, main = report.worst, _main(report)
     if worst is None:
-        return _wrapped("found", main.detail, "") if main is not None and main.detail else []
+        found = _wrapped("found", main.detail, "") if main is not None and main.detail else []
+        return [*found, *_noise(main)]
     index = f"[{', '.join(map(str, worst.index))}]" if worst.index else ""
     entry = f"{worst.argument}{index}"
     made: list[Row] = [("entry", f"{entry}   d {_output(report)} / d {entry}", "bold")]
@@ -151,6 +152,14 @@ def _numbers(report: GradientReport) -> list[Row]:
     made += [("difference", shown[1] + error, "green" if report.verdict == WRONG else "")]
     ratio = _ratio(worst)
     return [*made, ("ratio", ratio, "")] if ratio else made
+
+
+def _noise(main: Check | None) -> list[Row]:
+    """How noisy a difference was that could not decide."""
+    if main is None or main.verdict != INCONCLUSIVE or not 0 < main.allowed < math.inf:
+        return []
+    share = round_up(main.allowed)
+    return [("noise", f"an error of {share} of the largest entry would pass unseen", "")]
 
 
 def _output(report: GradientReport) -> str:
@@ -180,7 +189,7 @@ def _convention(worst: Worst) -> str:
 def aligned(values: Sequence[complex | float], error: float) -> list[str]:
     """Numbers with one count of decimals, as many as the error leaves, under one another."""
     if any(isinstance(v, complex) for v in values):
-        return [_complex(complex(v)) for v in values]
+        return [_complex(complex(v), error) for v in values]
     real = [float(v) for v in values]  # type: ignore[arg-type]
     finite = [abs(v) for v in real if math.isfinite(v) and v]
     size = max(finite, default=1.0)
@@ -202,19 +211,27 @@ def _zero(shown: str, value: float, decimals: int) -> str:
     return "0" + " " * decimals if value == 0 else shown
 
 
-def _complex(value: complex) -> str:
+def _complex(value: complex, error: float) -> str:
+    """A complex number; a part that is zero to within the error is left out."""
+    blur = max(4 * error, constant("gradient_tolerance") * abs(value))
+    if not math.isfinite(abs(value)):
+        return str(value)
+    if abs(value.imag) <= blur:
+        return f"{value.real:.9g}"
+    if abs(value.real) <= blur:
+        return f"{value.imag:.9g}i"
     return f"{value.real:.9g} {'-' if value.imag < 0 else '+'} {abs(value.imag):.9g}i"
 
 
 def _ratio(worst: Worst) -> str:
-    ratio = worst.ratio
-    if isinstance(ratio, complex):
-        return _complex(ratio) if math.isfinite(abs(ratio)) else ""
-    if not math.isfinite(ratio):
+    ratio = complex(worst.ratio)
+    if not math.isfinite(abs(ratio)):
         return ""
     blur = worst.error / abs(worst.difference) if worst.difference else 0.0
+    if isinstance(worst.ratio, complex):
+        return _complex(ratio, blur)
     digits = min(max(int(-math.log10(blur)) if 0 < blur < 1 else 9, 2), 9)
-    return f"{float(ratio):.{digits}g}"
+    return f"{ratio.real + 0.0:.{digits}g}"
 
 
 # --- where and why -------------------------------------------------------------------------
@@ -227,7 +244,7 @@ def _where(report: GradientReport) -> list[Row]:
 def _why(report: GradientReport) -> list[Row]:
     cause: Cause | None = report.cause
     if cause is None:
-        if report.verdict == WRONG:
+        if report.verdict == WRONG and (report.pattern or report.diagnosis_calls):
             return [("cause", "none of the known ones: each was undone, and none fits", "")]
         return []
     made = _wrapped("cause", cause.text, "bold")
@@ -301,9 +318,8 @@ def _measured(check: Check) -> str:
 
 
 def _small(number: float) -> str:
-    if not 0 < number < 1e-3:
-        return short(number) if number else "0"
-    return f"{number:.1e}"
+    shown = short(number) if number else "0"
+    return f"{number:.1e}" if "e-" in shown else shown
 
 
 def _tally(checks: Sequence[Check]) -> str:

@@ -12,7 +12,7 @@ from hypothesis.errors import NoSuchExample
 from autodiff.families import batch_leading
 from autodiff.reverse import Cotangents
 from autodiff.trace import bind
-from tests.mutants.mutation import mutated, patched
+from checks.power.inject import mutated, patched
 from tests.mutants.table import executed_as, scaled_jvp
 from tests.properties import test_random_programs as properties
 from tests.properties.programs import RandomProgram, programs

@@ -1,12 +1,14 @@
 """JAX functions: `jax.vjp`, `jax.jvp` and `jax.vmap`, with x64 on for the check alone."""
 
 import contextlib
+import functools
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from autodiff import tree
 from autodiff.optional import require
 from checks.gradients.framework import Flat, Framework
 from checks.gradients.modes import ModeError, UndefinedModeError, first_line
@@ -132,6 +134,38 @@ def _vmap(flat: Flat, in_axes: Sequence[int | None]) -> Flat:
     return function
 
 
+def _is_node(leaf: Any) -> bool:
+    """Whether JAX knows containers of this type that the engine does not."""
+    return not jax.tree_util.all_leaves([leaf])
+
+
+def _opened(leaf: Any) -> Any:
+    """A container that JAX alone knows as a dict of its leaves by their paths."""
+    if not _is_node(leaf):
+        return leaf
+    found = jax.tree_util.tree_flatten_with_path(leaf)[0]
+    return {jax.tree_util.keystr(path): value for path, value in found}
+
+
+def _prepare(function: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+    """Containers registered with JAX alone (arguments and results) as dicts of their leaves."""
+    leaves, treedef = tree.flatten(args)
+    inner = [
+        (jax.tree_util.tree_structure(x), list(_opened(x))) if _is_node(x) else None for x in leaves
+    ]
+
+    @functools.wraps(function, updated=())
+    def opened(*given: Any) -> Any:
+        parts = tree.flatten_up_to(given, treedef, "the arguments")
+        whole = [
+            part if d is None else jax.tree_util.tree_unflatten(d[0], [part[k] for k in d[1]])
+            for part, d in zip(parts, inner, strict=True)
+        ]
+        return tree.map_leaves(_opened, function(*tree.unflatten(treedef, whole)))
+
+    return opened, tuple(tree.unflatten(treedef, [_opened(x) for x in leaves]))
+
+
 @contextlib.contextmanager
 def _scope() -> Iterator[None]:
     """float64 stays float64, and a probe outside the domain is ours to judge."""
@@ -158,5 +192,6 @@ FRAMEWORK = Framework(
     vjp=_vjp,
     jvp=_jvp,
     vmap=_vmap,
+    prepare=_prepare,
     scope=_scope,
 )

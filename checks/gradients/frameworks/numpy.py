@@ -56,6 +56,14 @@ def _replay(flat: Flat, arrays: Sequence[Any]) -> Flat:
     return lambda points: list(run(program, points))
 
 
+def _hot(flat: Flat, arrays: Sequence[Any]) -> Flat:
+    """The executor's program; a function with Python branches as it is."""
+    if any(eq.op.kind == "GUARD" for eq in ad.trace(_listed(flat), *arrays).equations):
+        return flat
+    compiled = ad.compile(_listed(flat))
+    return lambda points: list(compiled(*points))
+
+
 FRAMEWORK = Framework(
     name="numpy",
     owns=_owns,
@@ -65,6 +73,7 @@ FRAMEWORK = Framework(
     jvp=_jvp,
     vmap=_vmap,
     replay=_replay,
+    hot=_hot,
     reentrant=True,
     undefined=(MissingRuleError, TracerError, GuardError),
 )

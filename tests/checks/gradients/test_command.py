@@ -100,6 +100,7 @@ def test_a_wrong_gradient_exits_1_and_names_its_entry(folder, capsys):
     assert check("own.py::sine", "--args", "x.npy", "--vjp", "own.py::wrong") == 1
     out = capsys.readouterr().out
     assert "WRONG" in out and "x[" in out
+    assert "gradsweep check own.py::sine --args x.npy --vjp own.py::wrong" in out
 
 
 def test_kinks_pass_where_they_are_allowed(folder, capsys):
@@ -147,7 +148,7 @@ MISTAKES = [
     (("own.py::sine", "--args", "no.json"), "no.json cannot be read"),
     (("own.py::sine", "--args", "corrupt.npy"), "corrupt.npy is corrupt"),
     (("own.py::sine", "--args", "empty.npy"), "empty.npy is corrupt"),
-    (("own.py::sine", "--args", "corrupt.npz:w"), "corrupt.npz is corrupt"),
+    (("own.py::sine", "--args", "corrupt.npz:w"), "corrupt.npz:w is corrupt"),
     (("own.py::sine", "--args", "objects.npy"), "holds pickled objects, which are not loaded"),
     (("own.py::sine", "--args", "text.npy"), "entries, not numbers"),
     (("own.py::sine", "--args", "data.npz"), "data.npz holds 2 arrays|data.npz:KEY, of w, v"),

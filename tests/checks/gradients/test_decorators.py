@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import autodiff as ad
 import checks
 from checks import GradientReport, VmapReport, gradient_check, normal, positive, spd, vmap_check
+from checks.properties import drawing
 from checks.properties.arguments import PropertyError, call_of, framework_of
 from checks.properties.record import GradientProperty
 from checks.properties.run import surface
@@ -117,6 +118,26 @@ def test_strategies_are_drawn_by_check_too():
         return np.sin(x)
 
     assert right.check().ok
+
+
+def test_one_kind_of_failure_is_never_shrunk_into_another():
+    """Hypothesis tells failures apart by the class of their exception."""
+    first, second = drawing.error_of("WRONG"), drawing.error_of("KINK")
+    assert first is not second and first is drawing.error_of("WRONG")
+    assert issubclass(first, drawing.DrawnError)
+
+
+def test_strategies_stand_in_containers_beside_domains():
+    seen = []
+
+    @gradient_check(args=({"x": SMALL, "w": [normal(2), 3]},), modes="reverse", examples=5)
+    def loss(p):
+        seen.append(p["w"])
+        return np.sum(tripled(p["x"])) + np.sum(p["w"][0]) * p["w"][1]
+
+    report = loss.check()
+    assert report.verdict == "WRONG" and report.worst.argument == "p['x']"
+    assert {np.shape(w[0]) for w in seen} == {(2,)}
 
 
 def test_the_body_of_a_property_is_put_back():
@@ -230,6 +251,13 @@ def test_the_framework_is_found_from_arrays_or_code():
         return torch.sin(x)
 
     assert framework_of(local) == "torch"
+    torch = pytest.importorskip("torch")
+
+    class Sine(torch.autograd.Function):
+        pass
+
+    assert framework_of(lambda x: Sine.apply(x)) == "torch"
+    assert framework_of(lambda x: local(x)) == "torch"
     assert framework_of(np.sin) is None
 
 

@@ -95,7 +95,7 @@ def test_a_rule_that_is_wrong_past_the_first_row_is_found():
     assert report.verdict == "WRONG"
     assert "row 2, result 0" in str(report)
     assert "wrong rows: 1, 2" in str(report)
-    with pytest.raises(VmapError, match="WRONG, 1 of 1 mappings"):
+    with pytest.raises(VmapError, match="WRONG .*, 1 of 1 mappings"):
         report.raise_if_failed()
 
 
@@ -118,7 +118,7 @@ def test_a_gradient_that_a_batch_loses_is_found():
     x = torch.tensor([0.3, 0.7], dtype=torch.float64)
     assert check_vmap(detached, x, surfaces=("vmap_loop",)).ok
     report = check_vmap(lambda x: detached(x) * x, x, surfaces=("vmap_gradients",))
-    assert report.verdict == "WRONG" and "gradient of vmap: WRONG" in str(report)
+    assert report.verdict == "WRONG" and "mapping     gradient of vmap" in str(report)
 
 
 def test_jax_and_torch_functions():

@@ -1,6 +1,7 @@
 """Decorated functions as pytest items: names, markers, fixtures, parameters, Hypothesis, JUnit."""
 
 import importlib.metadata
+import importlib.util
 import os
 import re
 import xml.etree.ElementTree as ElementTree
@@ -9,7 +10,7 @@ from pathlib import Path
 import hypothesis.extra.numpy
 import pytest
 
-# Modules that a run inside this process would import anew, and leave half initialised.
+# pytester forgets what a run inside this process imports, and JAX aborts at a second import.
 import checks.gradients.check
 import checks.gradients.frameworks.numpy
 import checks.gradients.wording
@@ -18,6 +19,9 @@ import checks.properties.decorators
 import checks.properties.mapping
 import checks.runner
 from checks.surfaces.base import load
+
+if importlib.util.find_spec("jax") is not None:
+    importlib.import_module("jax")
 
 pytest_plugins = ["pytester"]
 del checks, hypothesis  # loaded is all they need to be
@@ -116,7 +120,7 @@ def test_a_failure_is_its_report_without_a_traceback(run):
     result.assert_outcomes(failed=1)
     text = result.stdout.str()
     result.stdout.re_match_lines_random(
-        [r"WRONG wrong", r'repeat +pytest "test_own.py::wrong\[reverse\]"']
+        [r"WRONG wrong", r'again +pytest "test_own.py::wrong\[reverse\]"']
     )
     assert "Traceback" not in text and "/checks/" not in text
     assert "FAILED test_own.py::wrong[reverse]" in text
@@ -139,15 +143,15 @@ def test_junit_has_the_numbers(run, pytester):
 def test_parameters_are_keyword_arguments_or_replace_args(run):
     body = """
 @pytest.mark.parametrize("x", [normal(2), normal(2, 3)], ids=["flat", "deep"])
-@pytest.mark.parametrize("n", [2, 3])
+@pytest.mark.parametrize("n", [2.0, 3.0])
 @gradient_check(args=(normal(9), positive(2, 1)), surfaces=("reverse", "f32"))
 def powers(x, w, n):
-    assert x.size in (2, 6) and isinstance(n, int)
+    assert x.size in (2, 6) and type(n) is float  # a setting, not an argument under check
     return x ** n * w[0]
 """
     result = run(body, "-v")
     result.assert_outcomes(passed=8)
-    assert "powers[reverse-3-deep]" in ids(result)
+    assert "powers[reverse-3.0-deep]" in ids(result)
 
 
 def test_other_arguments_are_fixtures(run):
@@ -226,7 +230,7 @@ def test_failures_are_shrunk_to_the_smallest_shape(run, decorators):
             r"WRONG drawn",
             r"example +the smallest failing one of \d+ drawn by Hypothesis:",
             r" +x = np\.array\(\[0\.\], dtype='float64'\), shape \(1,\)",
-            r'repeat +pytest "test_own.py::drawn\[reverse\]"',
+            r'again +pytest "test_own.py::drawn\[reverse\]"',
         ]
     )
     assert "Traceback" not in result.stdout.str()
@@ -255,6 +259,45 @@ def with_parameters(x, n):
     result.assert_outcomes(passed=6)
     names = [i for i in ids(result) if i.startswith("right")]
     assert names == ["right[reverse]", "right[forward]", "right[vmap]"]
+
+
+def test_drawn_arguments_meet_methods_fixtures_parameters_and_examples(run):
+    body = """
+class TestModel:
+    scale = 2.0
+
+    @gradient_check(surfaces="reverse")
+    @settings(max_examples=3)
+    @given(x=arrays)
+    def loss(self, x):
+        return np.sin(x) * self.scale
+
+@pytest.fixture
+def table():
+    return np.ones(1)
+
+@gradient_check(surfaces="reverse")
+@settings(max_examples=3)
+@given(arrays)
+def positional(table, x):
+    return np.sin(x) * table
+
+@pytest.mark.parametrize("x", [arrays, normal(3)], ids=["drawn", "fixed"])
+@gradient_check(surfaces="reverse", examples=3)
+def either(x):
+    return np.sin(x)
+
+@pytest.mark.parametrize("k", [1, 2])
+class TestClass:
+    @gradient_check(args=(normal(2),), surfaces="reverse")
+    def loss(self, x, k):
+        return x ** k
+
+@vmap_check(args=(arrays,), examples=3, surfaces="vmap_loop")
+def mapped(x):
+    return np.sum(x)
+"""
+    run(body).assert_outcomes(passed=7)
 
 
 def test_a_property_whose_examples_are_all_zero_is_vacuous(run):

@@ -343,7 +343,7 @@ def test_a_backward_without_the_conjugate_is_wrong():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-def test_narrow_dtypes_never_fail_falsely_and_a_tripled_gradient_is_wrong(dtype):
+def test_narrow_dtypes_pass_and_a_tripled_gradient_is_wrong(dtype):
     x = (1 + normal(6).abs()).to(dtype)
     seen = []
 
@@ -352,7 +352,9 @@ def test_narrow_dtypes_never_fail_falsely_and_a_tripled_gradient_is_wrong(dtype)
         return torch.log(x) * x
 
     report = check_gradients(function, x, **QUICK)
-    assert report.verdict in {"PASS", "INCONCLUSIVE"}, str(report)
+    # 64 roundings of bfloat16 are an eighth: more than a check may leave open
+    expected = {"PASS", "INCONCLUSIVE"} if dtype == torch.bfloat16 else {"PASS"}
+    assert report.verdict in expected, str(report)
     assert seen[0] == dtype
     wrong = check_gradients(sine(lambda g: 3 * g), scalar(0.5).to(dtype), **QUICK)
     assert wrong.verdict == "WRONG", str(wrong)

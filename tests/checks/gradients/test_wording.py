@@ -47,12 +47,13 @@ def test_every_line_of_a_failure() -> None:
         "cause       the gradient of w has the wrong sign",
         "at          model.py:12 in f",
         "                y = g(x)",
-        "checks      reverse  WRONG  relative error 0.436, allowed 1.00e-09",
+        "checks      reverse  WRONG  relative error 0.436, allowed 1.0e-09",
         "passed      forward, second (2)",
         "not defined vmap (no batching rule)",
         "would pass  tolerance=0.53, relative to the largest entry",
         "again       checks.check_gradients(loss, x, seed=3)",
-        "calls       30 calls of the function, 48 more to find the cause, 2 of its derivatives, 31 ms",
+        "calls       30 calls of the function, 48 more to find the cause, 2 of its derivatives, "
+        "31 ms",
     ]
 
 
@@ -73,6 +74,7 @@ def test_a_report_of_many_checks_and_notes_keeps_its_limit() -> None:
 
 
 def test_a_combination_of_results_says_so() -> None:
+    assert WRONG.worst is not None
     worst = dataclasses.replace(WRONG.worst, output="a random combination of 5,000 results")
     line = text(dataclasses.replace(WRONG, worst=worst)).splitlines()[1]
     assert line.endswith("d (a random combination of 5,000 results) / d params['w'][2, 1]")
@@ -151,6 +153,12 @@ def test_advice(verdict: str, words: str) -> None:
     assert any(line.startswith("advice") and words in line for line in lines)
     allowed = text(dataclasses.replace(report, ok=True))
     assert allowed.startswith(f"{verdict} f[reverse] (jax), allowed")
+
+
+def test_inconclusive_says_how_noisy() -> None:
+    check = Check("reverse", "INCONCLUSIVE", 0.01, 0.234, 0.234, "derivative 1, difference 2")
+    shown = text(GradientReport("f", "numpy", "INCONCLUSIVE", False, (check,)))
+    assert "noise       an error of 0.24 of the largest entry would pass unseen" in shown
 
 
 def test_colour_says_the_same() -> None:

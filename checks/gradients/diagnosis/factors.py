@@ -31,8 +31,8 @@ CONSTANTS = {
 
 @dataclasses.dataclass(frozen=True)
 class Factor:
-    """A factor known to some digits, its name ("2", "1/20", "pi"; "" where it has none) and what the name stands for
-    here ("20 is the size of x").
+    """A factor known to some digits, its name ("2", "1/20", "pi"; "" where it has none) and what
+    the name stands for here ("20 is the size of x").
     """
 
     value: float
@@ -70,7 +70,8 @@ def named(target: Target, value: float, error: float) -> Factor:
         return abs(candidate - value) <= limit
 
     sizes = _sizes(target)
-    notes = [f"{n} is {t}" for n, t in sizes if fits(n) or fits(1 / n) or fits(-n) or fits(-1 / n)]
+    many = [(n, t) for n, t in sizes if n > 2]  # 2 needs no reason
+    notes = [f"{n} is {t}" for n, t in many if fits(n) or fits(1 / n) or fits(-n) or fits(-1 / n)]
     sharp = limit <= constant("factor_sharp") * abs(value)
     plain = _plain(value, limit, SMALL if sharp else COARSE)
     if plain:
@@ -113,7 +114,10 @@ def _sizes(target: Target) -> list[tuple[int, str]]:
         for axis, n in enumerate(shape):
             if n > 1:
                 found.setdefault(
-                    n, f"axis {axis} of {name}" if len(shape) > 1 else f"the length of {name}"
+                    n,
+                    f"the length of axis {axis} of {name}"
+                    if len(shape) > 1
+                    else f"the length of {name}",
                 )
     for name, shape in (*given, *results):
         n = math.prod(shape)

@@ -6,20 +6,21 @@ from typing import Any
 
 import numpy as np
 
-from checks.gradients.causes import Fault, scaled
+from checks.gradients.diagnosis.causes import Fault, scaled
+from checks.gradients.diagnosis.factors import named
+from checks.gradients.diagnosis.pattern import Region, place, regions, words
+from checks.gradients.diagnosis.trial import Measured, Trial
 from checks.gradients.evidence import Evidence, Probe
-from checks.gradients.factors import named
 from checks.gradients.locate import search
-from checks.gradients.pattern import Region, place, regions, words
 from checks.gradients.report import Worst
 from checks.gradients.target import pair
-from checks.gradients.trial import Trial
 
 Array = np.ndarray[Any, Any]
 FEW = 6
 REGIONS = 16
 PICKED = 5
 LINED = 3
+Found = tuple[tuple[int, ...], float]
 
 
 def few_entries(trial: Trial, worst: Worst | None) -> tuple[int, tuple[int, ...]] | None:
@@ -61,13 +62,15 @@ def _put(trial: Trial, g: Array, point: int, worst: Worst) -> None:
     g[worst.index] = true if g.dtype.kind == "c" else np.real(true)
 
 
-def peeled(trial: Trial, point: int) -> tuple[Fault | None, str] | None:
-    """A few wrong entries of a large point, or the region that the first one lies in."""
+def peeled(trial: Trial, point: int) -> tuple[Fault | None, str, Measured] | None:
+    """A few wrong entries of a large point, or the region that they lie in: fault, words, and the
+    entries found.
+    """
     target = trial.target
     x, path = target.points[point], target.point_paths[point]
     base = trial.fresh(point, 0)
     gradient = [np.array(g) for g in trial.gradient]
-    found: list[tuple[tuple[int, ...], float]] = []
+    found: list[Found] = []
     while len(found) < FEW and not trial.spent:
         claimed = pair(gradient, base.direction)
         probe = dataclasses.replace(base, claimed=claimed)
@@ -80,7 +83,12 @@ def peeled(trial: Trial, point: int) -> tuple[Fault | None, str] | None:
         if len(found) == LINED:
             region = _region_of(trial, point, [*(i for i, _ in found), index])
             if region is not None:
-                return scaled(trial, point, region), words(region.count, x.size, region.text, path)
+                lie = words(region.count, x.size, region.text, path)
+                return (
+                    scaled(trial, point, region),
+                    lie,
+                    _seen(trial, point, gradient[point], found),
+                )
         true, _ = trial.entry(point, index)
         before = complex(gradient[point][index])
         ratio = (before / true).real if true else float("nan")
@@ -89,7 +97,16 @@ def peeled(trial: Trial, point: int) -> tuple[Fault | None, str] | None:
     if not found or not trial.holds(point, gradient[point]):
         return None
     lie = ", ".join(path + place(i) for i in sorted(i for i, _ in found))
-    return _common(trial, found, lie), words(len(found), x.size, lie, path)
+    fault, seen = _common(trial, found, lie), _seen(trial, point, gradient[point], found)
+    return fault, words(len(found), x.size, lie, path), seen
+
+
+def _seen(trial: Trial, point: int, repaired: Array, found: list[Found]) -> Measured:
+    """The entries found as measurements."""
+    bad = np.zeros(trial.target.points[point].shape, bool)
+    for index, _ in found:
+        bad[index] = True
+    return Measured(np.where(bad, repaired, np.nan), bad, bad, len(found))
 
 
 def _next(evidence: Evidence, probe: Probe, point: int) -> tuple[int, ...] | None:
@@ -116,7 +133,7 @@ def _next(evidence: Evidence, probe: Probe, point: int) -> tuple[int, ...] | Non
     return tuple(int(i) for i in np.unravel_index(low, shape))
 
 
-def _common(trial: Trial, found: list[tuple[tuple[int, ...], float]], lie: str) -> Fault | None:
+def _common(trial: Trial, found: list[Found], lie: str) -> Fault | None:
     """The factor that several entries share."""
     from checks.tolerances import constant
 
@@ -160,3 +177,27 @@ def _mostly_wrong(trial: Trial, point: int, region: Region) -> bool:
         true, allowed = trial.entry(point, index)
         wrong += abs(trial.gradient[point][index] - true) > allowed
     return 2 * wrong > len(picked)
+
+
+def single_fault(trial: Trial, point: int, index: tuple[int, ...], worst: Worst) -> Fault | None:
+    """A zero, a sign or a simple factor of one entry, whose repair was seen to agree."""
+    at = trial.target.point_paths[point] + place(index)
+    region = Region(at, np.zeros(trial.target.points[point].shape, bool))
+    region.mask[index] = True
+    if worst.derivative == 0:
+        return Fault("zero", f"is zero at {at}", None, region)
+    ratio = worst.ratio
+    if isinstance(ratio, complex):
+        if abs(worst.derivative - np.conj(worst.difference)) <= 4 * worst.error:
+            return Fault("conjugated", f"is conjugated at {at}", None, region)
+        if abs(ratio.imag) > 4 * worst.error / abs(worst.difference):
+            return None
+        ratio = ratio.real
+    if not np.isfinite(ratio):
+        return None
+    factor = named(trial.target, float(ratio), 4 * worst.error / abs(worst.difference) * abs(ratio))
+    if factor.name == "-1":
+        return Fault("sign", f"has the wrong sign at {at}", None, region)
+    if factor.is_simple:
+        return Fault("factor", f"{factor.phrase} at {at}", None, region)
+    return None

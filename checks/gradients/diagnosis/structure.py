@@ -9,17 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from checks.gradients.causes import Fault
+from checks.gradients.diagnosis.causes import Fault
+from checks.gradients.diagnosis.trial import Trial
 from checks.gradients.evidence import Evidence, moved_points
 from checks.gradients.ladder import Estimate, Line, climb
-from checks.gradients.modes import Modes, modes_of
+from checks.gradients.modes import ModeError, Modes, modes_of
 from checks.gradients.target import Target, pair, wide
-from checks.gradients.trial import Trial
 from checks.tolerances import constant
 
 Array = np.ndarray[Any, Any]
 SLICES = 256
 ORDERS = 12
+LARGEST_TRANSPOSED = 64
 
 
 def swapped(trial: Trial, wrong: Sequence[int]) -> str | None:
@@ -52,17 +53,16 @@ def dtype_kind(x: Array) -> str:
 
 def structural(trial: Trial, modes: Modes | None, point: int) -> Fault | None:
     """The first of these faults that explains one point's gradient."""
-    if trial.spent:
+    if trial.spent or trial.shallow:
         return None
-    found = _missing_sum(trial, point) or _expanded(trial, point)
+    found = _narrow(trial, point) if trial.narrow_claim else None
+    found = found or _missing_sum(trial, point) or _expanded(trial, point)
     if found is None and modes is not None and modes.reverse is not None:
-        found = _cotangent(trial, modes, point)
+        found = _cotangent(trial, modes, point) or _jacobian(trial, modes, point)
     if found is None:
-        from checks.gradients.uses import lost_use
+        from checks.gradients.diagnosis.uses import lost_use
 
         found = lost_use(trial, point)
-    if found is None and trial.narrow_claim:
-        found = _narrow(trial, point)
     return found
 
 
@@ -147,7 +147,7 @@ def _expanded(trial: Trial, point: int) -> Fault | None:
         for path, leaf in reversed(list(zip(target.paths, leaves, strict=True)))
         if isinstance(leaf, np.ndarray)
         for a, n in enumerate(leaf.shape)
-        if n > 1
+        if n > 1 and leaf.size
     }
     for n, text in list(lengths.items())[:4]:
         shapes = [(n, *x.shape)]
@@ -256,6 +256,26 @@ def _orders(u: Array) -> Iterator[tuple[str, str, Array]]:
             yield "shifted", f"shifted by -1{of}", np.roll(u, -1, axis)
 
 
+def _jacobian(trial: Trial, modes: Modes, point: int) -> Fault | None:
+    """The claim is `J u` where it should be `J^T u`: `J` may be square and given transposed."""
+    assert modes.reverse is not None
+    us, x, centre = trial.evidence.cotangents, trial.target.points[point], trial.target.centre
+    if len(us) != 1 or us[0].size != x.size or not 1 < x.size <= LARGEST_TRANSPOSED:
+        return None
+    if "c" in (x.dtype.kind, us[0].dtype.kind):
+        return None
+    u = np.ravel(us[0])
+    basis = np.eye(x.size, dtype=centre[0].dtype).reshape(x.size, *centre[0].shape)
+    rows = np.stack([np.ravel(modes.reverse([b])[point]) for b in basis])
+    claim, blur = np.ravel(trial.gradient[point]), constant("factor_sharp")
+    if not np.allclose(u @ rows, claim, rtol=blur, atol=blur * float(np.max(np.abs(claim)))):
+        return None  # not even linear
+    new = rows @ u
+    if not np.all(np.isfinite(new)) or not trial.holds(point, new.reshape(x.shape)):
+        return None
+    return Fault("transposed", "is made with the transposed Jacobian", new.reshape(x.shape))
+
+
 # --- float32 -------------------------------------------------------------------------------
 
 
@@ -264,7 +284,10 @@ def _narrow(trial: Trial, point: int) -> Fault | None:
     made = modes_of(trial.target, ("reverse",))
     if made.reverse is None:
         return None
-    gradient = wide(made.reverse(_typed(trial, trial.evidence.cotangents))[point])
+    try:
+        gradient = wide(made.reverse(_typed(trial, trial.evidence.cotangents))[point])
+    except ModeError:  # a hand-written derivative that knows float32 alone
+        return None
     if not np.all(np.isfinite(gradient)) or not trial.holds(point, gradient):
         return None
     return Fault("float32", "is off in narrow arithmetic only: at float64 it is right", gradient)

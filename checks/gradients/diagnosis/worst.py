@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from checks.gradients.diagnosis.pattern import place
 from checks.gradients.evidence import FEW, Direction, Evidence, entries, moved_points
 from checks.gradients.locate import Place, alone
 from checks.gradients.modes import Modes
-from checks.gradients.pattern import place
 from checks.gradients.report import Worst
 from checks.gradients.target import size_of, wide
 from checks.gradients.verdicts import result_cotangents
@@ -29,7 +29,8 @@ def of_one_result(evidence: Evidence, modes: Modes, worst: Worst | None) -> Wors
         return worst
     if count == 1 and target.centre[0].dtype.kind != "c":
         return worst
-    mixed = dataclasses.replace(worst, output=f"a random combination of {count:,} results")
+    what = "results" if modes.reverse is not None else "entries of the gradient"
+    mixed = dataclasses.replace(worst, output=f"a random combination of {count:,} {what}")
     if any(a.dtype.kind == "c" for a in (*target.points, *target.centre)):
         return mixed
     k = target.point_paths.index(worst.argument)

@@ -13,13 +13,16 @@ import autodiff as ad
 from autodiff.errors import AutodiffError
 from autodiff.forward import is_inexact
 from autodiff.program import Program, Var
+from autodiff.source import sourced
 from autodiff.trace import bind, program_of, spec_of
-from checks.gradients.causes import Fault
+from checks.gradients.diagnosis.causes import Fault
+from checks.gradients.diagnosis.trial import Trial
 from checks.gradients.target import Target, wide
-from checks.gradients.trial import Trial
 
 Array = np.ndarray[Any, Any]
 USES = 16
+CUSTOM = ("CUSTOM_VJP", "CUSTOM_JVP")
+Parts = list[tuple[str, Array]]
 
 
 def traced(target: Target) -> Program | None:
@@ -36,15 +39,39 @@ def traced(target: Target) -> Program | None:
         return None
 
 
+def inlined(program: Program) -> Program:
+    """A program with the bodies of custom rules in their place: derivatives are then our own."""
+    if program.captures or not any(eq.op.kind in CUSTOM for eq in program.equations):
+        return program
+
+    def flat(*arrays: Any) -> list[Any]:
+        return _run(program, arrays)
+
+    return program_of(flat, program.in_specs, program.name)
+
+
+def _run(program: Program, arrays: Sequence[Any]) -> list[Any]:
+    env: dict[Var, Any] = dict(zip(program.inputs, arrays, strict=True))
+    for eq in program.equations:
+        reads = [env[a] if isinstance(a, Var) else a.value for a in eq.inputs]
+        body = eq.params.get("body") if eq.op.kind in CUSTOM else None
+        if isinstance(body, Program) and not body.captures and len(body.inputs) == len(reads):
+            outs: Sequence[Any] = _run(body, reads)
+        else:
+            with sourced(eq.source):
+                result = bind(eq.op, *reads, **eq.params)
+            outs = result if eq.op.multiple else (result,)
+        env.update(zip(eq.outputs, outs, strict=True))
+    return [env[a] if isinstance(a, Var) else a.value for a in program.outputs]
+
+
 def lost_use(trial: Trial, point: int) -> Fault | None:
     """A use that was not accumulated, was accumulated twice, or is the only one left."""
     if trial.is_narrow:
         return None
-    program = traced(trial.target)
-    if program is None:
-        return None
+    found = _of_framework(trial, point)
     claim = trial.gradient[point]
-    for name, parts in _contributions(trial, program, point):
+    for name, parts in found:
         for line, part in parts:
             at = f"of {name}{f' ({line})' if line else ''}"
             for text, new in (
@@ -56,7 +83,13 @@ def lost_use(trial: Trial, point: int) -> Fault | None:
     return None
 
 
-Parts = list[tuple[str, Array]]
+def _of_framework(trial: Trial, point: int) -> Iterator[tuple[str, Parts]]:
+    if trial.target.framework.name == "jax":
+        from checks.gradients.diagnosis.uses_jax import contributions
+
+        return contributions(trial, point)
+    program = traced(trial.target)
+    return iter(()) if program is None else _contributions(trial, inlined(program), point)
 
 
 def _contributions(trial: Trial, program: Program, point: int) -> Iterator[tuple[str, Parts]]:
@@ -69,6 +102,8 @@ def _contributions(trial: Trial, program: Program, point: int) -> Iterator[tuple
             for i, a in enumerate(eq.inputs)
             if a is var
         ]
+        if trial.spent:
+            return
         if not 2 <= len(sites) <= USES or not is_inexact(var.spec.dtype):
             continue
         parts: Parts = []

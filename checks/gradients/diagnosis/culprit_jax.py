@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from autodiff.source import quoted
-from checks.gradients.culprit import Culprit, described, failed_checks
+from checks.gradients.diagnosis.culprit import Culprit, described, failed_checks, titled
 from checks.gradients.target import Target
 
 CUSTOM = ("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr", "custom_lin")
@@ -20,7 +19,10 @@ def in_jaxpr(target: Target, modes: Sequence[str], spent: Callable[[], bool]) ->
     import jax
 
     natives = target.native(target.points)
-    closed = jax.make_jaxpr(lambda *arrays: target.flat(arrays))(*natives)
+    try:
+        closed = jax.make_jaxpr(lambda *arrays: target.flat(arrays))(*natives)
+    except (jax.errors.JAXTypeError, jax.errors.JAXIndexError):  # Python looks at its values
+        return None
     for custom in (True, False):
         seen = 0
         for eqn, values in walk(closed.jaxpr, closed.consts, natives, 0):
@@ -43,16 +45,17 @@ def walk(
     env.update(zip(jaxpr.invars, args, strict=True))
     for eqn in jaxpr.eqns:
         values = [env[a] if not hasattr(a, "val") else a.val for a in eqn.invars]
-        inner = _inner(eqn, values) if depth < DEPTH else None
+        inner = inner_of(eqn, values) if depth < DEPTH else None
         if inner is not None:
             yield from walk(*inner, depth + 1)
         else:
             yield eqn, values
-        outs = _evaluate(eqn, values)
+        outs = evaluate(eqn, values)
         env.update(zip(eqn.outvars, outs, strict=True))
 
 
-def _evaluate(eqn: Any, values: Sequence[Any]) -> list[Any]:
+def evaluate(eqn: Any, values: Sequence[Any]) -> list[Any]:
+    """One equation at values, traced or concrete."""
     bound = eqn.primitive.get_bind_params(eqn.params)
     subfuns, params = bound if isinstance(bound, tuple) else ((), bound)  # a pair before 0.10
     result = eqn.primitive.bind(*subfuns, *values, **params)
@@ -62,10 +65,12 @@ def _evaluate(eqn: Any, values: Sequence[Any]) -> list[Any]:
 Inner = tuple[Any, Sequence[Any], list[Any]]
 
 
-def _inner(eqn: Any, values: Sequence[Any]) -> Inner | None:
-    """The jaxpr that an equation runs once on its own arguments; the first step of a loop."""
+def inner_of(eqn: Any, values: Sequence[Any], customs: bool = False) -> Inner | None:
+    """The jaxpr that an equation runs once on its own arguments; the first step of a loop. That of
+    a custom rule only where `customs` is set.
+    """
     name, params = eqn.primitive.name, eqn.params
-    if name in CUSTOM:
+    if name in CUSTOM and not customs:
         return None
     if name == "cond":
         branch = params["branches"][int(values[0])]
@@ -85,7 +90,7 @@ def _inner(eqn: Any, values: Sequence[Any]) -> Inner | None:
             body.consts,
             list(values[skip : skip + held]) + list(values[skip + held :]),
         )
-    inner = params.get("jaxpr", params.get("call_jaxpr"))
+    inner = params.get("jaxpr", params.get("call_jaxpr", params.get("fun_jaxpr")))
     if inner is None:
         return None
     if hasattr(inner, "consts"):
@@ -106,12 +111,14 @@ def _checked(
         full = list(values)
         for i, x in zip(moving, given, strict=True):
             full[i] = x
-        return _evaluate(eqn, full)
+        return evaluate(eqn, full)
 
     name = _name(eqn)
-    args = [values[i] for i in moving]
+    # constants may be NumPy's own: only the framework's arrays are differentiated
+    like = target.originals[target.positions[0]]
+    args = [target.framework.native(np.asarray(numpy(values[i])), like) for i in moving]
     found = failed_checks(name, target.framework, apply, args, target, modes)
-    return None if found is None else Culprit(f"{name}, {quoted(source_line(eqn))}", found)
+    return None if found is None else Culprit(titled(name, source_line(eqn)), found)
 
 
 def _name(eqn: Any) -> str:

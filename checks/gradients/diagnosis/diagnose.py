@@ -8,20 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from checks.gradients import diagnose_structure as structure
-from checks.gradients.causes import Fault, partial_fault, whole_fault, wrong_regions
-from checks.gradients.culprit import culprit, described, with_culprit
-from checks.gradients.diagnose_few import few_entries, peeled
-from checks.gradients.diagnose_forward import diagnose_forward
-from checks.gradients.diagnose_worst import of_one_result
+from checks.gradients.diagnosis import structure as structure
+from checks.gradients.diagnosis.causes import Fault, partial_fault, whole_fault, wrong_regions
+from checks.gradients.diagnosis.culprit import Culprit, culprit, described, with_culprit
+from checks.gradients.diagnosis.few import few_entries, peeled, single_fault
+from checks.gradients.diagnosis.forward import diagnose_forward
+from checks.gradients.diagnosis.pattern import Region, place, ties, where, words
+from checks.gradients.diagnosis.trial import MEASURED, SAMPLED, Measured, Trial
+from checks.gradients.diagnosis.worst import of_one_result
 from checks.gradients.evidence import Evidence, Probe
-from checks.gradients.factors import named
-from checks.gradients.modes import Modes
+from checks.gradients.modes import Modes, first_line
 from checks.gradients.narrow import twin_of
-from checks.gradients.pattern import Region, place, ties, where, words
 from checks.gradients.report import KINK, WRONG, Cause, Check, Worst
 from checks.gradients.target import Target, size_of, unit_of, wide
-from checks.gradients.trial import MEASURED, SAMPLED, Measured, Trial
 from checks.tolerances import constant
 
 Array = np.ndarray[Any, Any]
@@ -49,6 +48,9 @@ def diagnose(
     before, derivatives = target.tally.calls, target.tally.derivatives
     try:
         return _diagnose(target, modes, checks, failed, notes)
+    except Exception as error:  # whatever user code raises: the verdict must not be lost by it
+        notes.append(f"the diagnosis stopped: {first_line(error)}")
+        return None, "", next((c.worst for c in checks if c.worst), None)
     finally:
         target.tally.diagnosis += target.tally.calls - before
         target.tally.calls, target.tally.derivatives = before, derivatives
@@ -67,30 +69,38 @@ def _diagnose(
     if not failed or not (wrong or bent):
         return None, "", worst
     evidence = _chosen(wrong or bent, failed)
-    own_modes = modes if evidence.target.name == target.name else Modes(None, None)
+    first = evidence.target.name == target.name
+    own_modes = modes if first else Modes(None, None)
     evidence = _at_float64(evidence)
     if not wrong:
         return None, "", of_one_result(evidence, own_modes, worst)
-    started = time.perf_counter()
-    cause, pattern, worst = _of_evidence(evidence, own_modes, worst, notes)
+    found = _culprit(target, evidence, notes) if first else None
+    cause, pattern, worst = _of_evidence(evidence, own_modes, worst, notes, found is not None)
     if evidence.gradient is not None:
         worst = of_one_result(evidence, own_modes, worst)
     if target.manual.given:
         return _hand_written(target, cause, evidence), pattern, worst
-
-    def spent() -> bool:
-        return time.perf_counter() - started > 2 * constant("diagnosis_seconds")
-
-    names = ("reverse",) if evidence.gradient is not None else ("forward",)
-    found = culprit(target, names, spent)
     if found is None:
         return cause, pattern, worst
-    own = None
-    if cause is None:
-        part = found.found
-        chosen = _chosen(part[0], part[1])
-        own, _, _ = _of_evidence(chosen, Modes(None, None), part[0][0].worst, [])
+    part = found.found
+    chosen = _at_float64(_chosen(part[0], part[1]))
+    own, _, _ = _of_evidence(chosen, Modes(None, None), part[0][0].worst, notes)
     return with_culprit(cause, found, own), pattern, worst
+
+
+def _culprit(target: Target, evidence: Evidence, notes: list[str]) -> Culprit | None:
+    """The first equation at fault, looked for in the mode that failed."""
+    started = time.perf_counter()
+
+    def spent() -> bool:
+        return time.perf_counter() - started > constant("diagnosis_seconds")
+
+    try:
+        names = ("reverse",) if evidence.gradient is not None else ("forward",)
+        return culprit(target, names, spent)
+    except Exception as error:  # whatever a part of the function raises: other causes are left
+        notes.append(f"the search for the first wrong equation stopped: {first_line(error)}")
+        return None
 
 
 def _at_float64(evidence: Evidence) -> Evidence:
@@ -106,12 +116,18 @@ def _at_float64(evidence: Evidence) -> Evidence:
 
 
 def _of_evidence(
-    evidence: Evidence, modes: Modes, worst: Worst | None, notes: list[str]
+    evidence: Evidence,
+    modes: Modes,
+    worst: Worst | None,
+    notes: list[str],
+    shallow: bool = False,
 ) -> Diagnosis:
-    """The diagnosis of one derivative under test."""
+    """The diagnosis of one derivative under test; a shallow one where the equation is known."""
     if evidence.gradient is None:
         return diagnose_forward(evidence, worst, notes)
-    return diagnose_gradient(opened(evidence), modes, worst, notes)
+    trial = opened(evidence)
+    trial.shallow = shallow
+    return diagnose_gradient(trial, modes, worst, notes)
 
 
 def _hand_written(target: Target, cause: Cause | None, evidence: Evidence) -> Cause | None:
@@ -174,7 +190,11 @@ class Suspect:
 
 
 def diagnose_gradient(
-    trial: Trial, modes: Modes | None, worst: Worst | None, notes: list[str], noun: str = "gradient"
+    trial: Trial,
+    modes: Modes | None,
+    worst: Worst | None,
+    notes: list[str],
+    noun: str = "gradient of",
 ) -> Diagnosis:
     """The cause, pattern and worst entry of a wrong gradient."""
     bad = _not_finite(trial)
@@ -182,23 +202,27 @@ def diagnose_gradient(
         return None, bad, worst
     few = few_entries(trial, worst)
     if few is not None:
-        return _of_few(trial, few[0], few[1], worst, noun)
+        return _of_few(trial, modes, few, worst, noun)
     points = range(len(trial.target.points))
     suspected = [k for k in itertools.islice(points, ARGUMENTS) if trial.is_wrong(k)]
     if not suspected:
         return _at_kinks(trial, worst, noun)
     swapped = structure.swapped(trial, suspected)
     if swapped is not None:
-        text = _patterns(trial, [_measured(trial, k) for k in suspected])
-        return Cause("swapped", swapped), text, worst
+        found = [_measured(trial, k) for k in suspected]
+        return Cause("swapped", swapped), _pattern(found), worst
     found = [_suspect(trial, modes, k) for k in suspected]
     if trial.spent:
         notes.append("the diagnosis ran out of time: a cause may have been missed")
     return (
         _cause(trial, found, noun),
-        "; ".join(s.pattern for s in found if s.pattern),
+        _pattern(found),
         worst or next((s.worst for s in found if s.worst), None),
     )
+
+
+def _pattern(found: Sequence[Suspect]) -> str:
+    return "; ".join(s.pattern for s in found if s.pattern)
 
 
 def _measured(trial: Trial, point: int) -> Suspect:
@@ -207,19 +231,14 @@ def _measured(trial: Trial, point: int) -> Suspect:
     return Suspect(point, None, _lies(trial, point, measured), _worst(trial, point, measured))
 
 
-def _patterns(trial: Trial, found: Sequence[Suspect]) -> str:
-    del trial
-    return "; ".join(s.pattern for s in found if s.pattern)
-
-
 def _suspect(trial: Trial, modes: Modes | None, point: int) -> Suspect:
     """The fault of one point's gradient."""
     fault = whole_fault(trial, point)
-    measured = trial.measure(point)
+    measured = trial.measure(point, SAMPLED if fault is None else SAMPLED // 4)
     if fault is None and not measured.complete and not np.any(measured.bad):
         several = peeled(trial, point)
         if several is not None:
-            return Suspect(point, several[0], several[1])
+            return Suspect(point, several[0], several[1], _worst(trial, point, several[2]))
     fault = fault or partial_fault(trial, point, measured)
     if fault is None:
         fault = structure.structural(trial, modes, point)
@@ -291,41 +310,24 @@ def _not_finite(trial: Trial) -> str | None:
 
 
 def _of_few(
-    trial: Trial, point: int, index: tuple[int, ...], worst: Worst | None, noun: str
+    trial: Trial,
+    modes: Modes | None,
+    found: tuple[int, tuple[int, ...]],
+    worst: Worst | None,
+    noun: str,
 ) -> Diagnosis:
     """One wrong entry: what it is, compared with the measured one."""
+    point, index = found
     path, x = trial.target.point_paths[point], trial.target.points[point]
     mirrored = point in trial.target.symmetric_points and index[-1] != index[-2]
     pattern = words(1 + mirrored, x.size, path + place(index), path)
     assert worst is not None
     fault = single_fault(trial, point, index, worst)
+    if fault is None and x.size <= MEASURED:
+        fault = structure.structural(trial, modes, point)
     if fault is None:
         return None, pattern, worst
     return _cause(trial, [Suspect(point, fault, pattern)], noun), pattern, worst
-
-
-def single_fault(trial: Trial, point: int, index: tuple[int, ...], worst: Worst) -> Fault | None:
-    """A zero, a sign or a simple factor of one entry, whose repair was seen to agree."""
-    at = trial.target.point_paths[point] + place(index)
-    region = Region(at, np.zeros(trial.target.points[point].shape, bool))
-    region.mask[index] = True
-    if worst.derivative == 0:
-        return Fault("zero", f"is zero at {at}", None, region)
-    ratio = worst.ratio
-    if isinstance(ratio, complex):
-        if abs(worst.derivative - np.conj(worst.difference)) <= 4 * worst.error:
-            return Fault("conjugated", f"is conjugated at {at}", None, region)
-        if abs(ratio.imag) > 4 * worst.error / abs(worst.difference):
-            return None
-        ratio = ratio.real
-    if not np.isfinite(ratio):
-        return None
-    factor = named(trial.target, float(ratio), 4 * worst.error / abs(worst.difference) * abs(ratio))
-    if factor.name == "-1":
-        return Fault("sign", f"has the wrong sign at {at}", None, region)
-    if factor.is_simple:
-        return Fault("factor", f"{factor.phrase} at {at}", None, region)
-    return None
 
 
 def _at_kinks(trial: Trial, worst: Worst | None, noun: str) -> Diagnosis:
@@ -338,12 +340,16 @@ def _at_kinks(trial: Trial, worst: Worst | None, noun: str) -> Diagnosis:
             continue
         tied = ties(x)
         name = "ties" if tied[worst.index] else "kink"
-        text = "is off at ties only" if name == "ties" else "is off where x = 0 only, at a kink"
+        text = (
+            "is off at ties only" if name == "ties" else f"is off where {path} = 0 only, at a kink"
+        )
         region = Region("ties" if name == "ties" else "x = 0", mask)
         suspect = Suspect(k, Fault(name, text, None, region), "")
         count = int(np.count_nonzero(tied if name == "ties" else x == 0))
-        lie = "those that equal another" if name == "ties" else "where x = 0"
-        return _cause(trial, [suspect], noun), f"at most {words(count, x.size, lie, path)}", worst
+        lie = "those that equal another" if name == "ties" else f"where {path} = 0"
+        pattern = words(count, x.size, lie, path)
+        pattern = pattern if count == 1 else f"at most {pattern}"
+        return _cause(trial, [suspect], noun), pattern, worst
     return None, "", worst
 
 
@@ -361,9 +367,10 @@ def _cause(trial: Trial, found: Sequence[Suspect], noun: str) -> Cause | None:
     for text, points in groups.items():
         of = _listed([paths[k] for k in points])
         each = "" if len(points) == 1 else "each of "
-        parts.append(f"the {noun} of {each}{of} {text}")
+        parts.append(f"the {noun} {each}{of} {text}")
     wrong = {s.point for s in found}
-    right = [p for k, p in enumerate(paths) if k not in wrong and k not in trial.bent]
+    unsaid = wrong | trial.bent | {k for k, x in enumerate(trial.target.points) if not x.size}
+    right = [p for k, p in enumerate(paths) if k not in unsaid]
     unexplained = [paths[s.point] for s in found if s.fault is None]
     if unexplained:
         parts.append(f"{_listed(unexplained)}: wrong too, of no known cause")
@@ -379,6 +386,3 @@ def _listed(names: Sequence[str], most: int = 3) -> str:
     if len(names) > most:
         return f"{', '.join(names[:most])} and {len(names) - most} more"
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
-
-
-__all__ = ["MEASURED", "SAMPLED", "diagnose", "diagnose_gradient", "opened"]

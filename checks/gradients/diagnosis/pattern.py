@@ -36,9 +36,7 @@ def axis_name(axis: int, ndim: int) -> str:
     return ("row", "column")[axis] if ndim == 2 else f"slice of axis {axis},"
 
 
-def regions(
-    x: Array, index: Sequence[int] | None = None, name: str = "x"
-) -> Iterator[Region]:
+def regions(x: Array, index: Sequence[int] | None = None, name: str = "x") -> Iterator[Region]:
     """Regions of an array that have a name, special ones first.
 
     Arguments:
@@ -46,7 +44,12 @@ def regions(
         index: an entry that every region given must hold; None for no such condition.
         name: of the argument.
     """
-    for found in (*_by_axis(x.shape), *_by_shape(x.shape), *_by_value(x, name), *_periodic(x.shape)):
+    for found in (
+        *_by_axis(x.shape, index),
+        *_by_shape(x.shape),
+        *_by_value(x, name),
+        *_periodic(x.shape),
+    ):
         if 0 < found.count < x.size and (index is None or found.mask[tuple(index)]):
             yield found
 
@@ -57,19 +60,21 @@ def _grid(shape: tuple[int, ...], axis: int) -> Array:
     )
 
 
-def _by_axis(shape: tuple[int, ...]) -> Iterator[Region]:
+def _by_axis(shape: tuple[int, ...], index: Sequence[int] | None) -> Iterator[Region]:
     """Rows, columns, slices: hyperplanes at one index of an axis."""
     ndim = len(shape)
     if ndim < 2:
         return
     for axis in range(ndim):
-        if 1 < shape[axis] <= 1024:
-            for i in range(shape[axis]):
+        if shape[axis] > 1:
+            for i in range(shape[axis]) if index is None else (index[axis],):
                 yield Region(f"{axis_name(axis, ndim)} {i}", _grid(shape, axis) == i)
     if ndim > 2:
         for a, b in itertools.combinations(range(ndim), 2):
             if 1 < shape[a] * shape[b] <= 64:
                 for i, j in np.ndindex(shape[a], shape[b]):
+                    if index is not None and (i, j) != (index[a], index[b]):
+                        continue
                     mask = (_grid(shape, a) == i) & (_grid(shape, b) == j)
                     yield Region(f"index {i} of axis {a} and {j} of axis {b}", mask)
 
@@ -165,7 +170,7 @@ def where(bad: Array, relevant: Array, x: Array, path: str) -> str:
         return ", ".join(path + place(i) for i in np.argwhere(bad))
     if np.array_equal(bad, relevant):
         return "" if count == x.size else "all whose gradient is not 0"
-    for found in regions(x, name=path):
+    for found in regions(x, np.argwhere(bad)[0].tolist(), path):
         if np.array_equal(found.mask & relevant, bad) and _tells(found.mask, bad, relevant):
             return found.text
     found_lines = _several_lines(bad, relevant)

@@ -17,12 +17,12 @@ from autodiff.op import body_program
 from autodiff.program import Equation, Program, Var
 from autodiff.source import quoted
 from autodiff.trace import bind
+from checks.gradients.diagnosis.uses import traced
 from checks.gradients.evidence import Evidence
 from checks.gradients.framework import Framework
 from checks.gradients.modes import modes_of
 from checks.gradients.report import WRONG, Cause, Check
 from checks.gradients.target import Target
-from checks.gradients.uses import traced
 
 Array = np.ndarray[Any, Any]
 Failed = tuple[list[Check], list[Evidence], Target]
@@ -58,11 +58,11 @@ def culprit(target: Target, modes: Sequence[str], spent: Callable[[], bool]) -> 
             return None
         return _in_program(program, list(target.points), target, modes, spent)
     if target.framework.name == "jax":
-        from checks.gradients.culprit_jax import in_jaxpr
+        from checks.gradients.diagnosis.culprit_jax import in_jaxpr
 
         return in_jaxpr(target, modes, spent)
     if target.framework.name == "torch":
-        from checks.gradients.culprit_torch import in_graph
+        from checks.gradients.diagnosis.culprit_torch import in_graph
 
         return in_graph(target, modes, spent)
     return None
@@ -86,8 +86,8 @@ def _in_program(
             inner = _in_body(eq, reads, target, modes, spent)
             if inner is not None:
                 return inner
-            text = f"equation {number}{within}, {_title(eq)}, {quoted(eq.source)}"
-            return Culprit(text, found)
+            text = f"equation {number}{within}, {_title(eq)}"
+            return Culprit(titled(text, eq.source), found)
         result = bind(eq.op, *reads, **eq.params)
         env.update(zip(eq.outputs, result if eq.op.multiple else (result,), strict=True))
     return None
@@ -148,7 +148,8 @@ def failed_checks(
 
     if not any(np.asarray(framework.numpy(a)).size for a in args):
         return None
-    part = Target(name, framework, function, tuple(args), seed=target.seed)
+    names = ("its operand",) if len(args) == 1 else tuple(f"operand {i}" for i in range(len(args)))
+    part = Target(name, framework, function, tuple(args), seed=target.seed, names=names)
     if not part.smooth or not all(np.all(np.isfinite(y)) for y in part.centre):
         return None
     try:
@@ -167,14 +168,16 @@ def described(path: str, line: int, function: str) -> str:
     return f"{short}:{line} in {function}"
 
 
-def with_culprit(cause: Cause | None, found: Culprit | None, own: Cause | None) -> Cause | None:
-    """A cause with the equation at fault; the equation's own cause where the whole has none."""
-    if found is None:
-        return cause
+def with_culprit(cause: Cause | None, found: Culprit, own: Cause | None) -> Cause:
+    """A cause with the equation at fault; the equation's own where that says something else."""
+    kind = found.found[2].name
+    if own is not None and (cause is None or own.name != cause.name):
+        return Cause(own.name, f"the rule of {kind}: {own.text}", found.where)
     if cause is not None:
         return dataclasses.replace(cause, where=found.where)
-    if own is not None:
-        kind = found.found[2].name
-        text = f"the rule of {kind}: {own.text}"
-        return Cause(own.name, text, found.where)
-    return Cause("rule", f"the derivative of {found.found[2].name} is wrong", found.where)
+    return Cause("rule", f"the derivative of {kind} is wrong", found.where)
+
+
+def titled(name: str, line: str | None) -> str:
+    """A name with its source line, where that is known."""
+    return name if line is None else f"{name}, {quoted(line)}"

@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from checks.gradients.causes import rearranged
+from checks.gradients.diagnosis.causes import located, rearranged
+from checks.gradients.diagnosis.factors import named
+from checks.gradients.diagnosis.pattern import where, words
+from checks.gradients.diagnosis.trial import MEASURED, bends
 from checks.gradients.evidence import FEW, Direction, Evidence, entries
-from checks.gradients.factors import named
-from checks.gradients.ladder import Estimate
-from checks.gradients.pattern import where, words
 from checks.gradients.report import Cause, Worst
 from checks.gradients.target import Target, size_of, wide
-from checks.gradients.trial import MEASURED, bends
 
 Array = np.ndarray[Any, Any]
 Diagnosis = tuple[Cause | None, str, Worst | None]
@@ -51,28 +50,25 @@ def diagnose_forward(evidence: Evidence, worst: Worst | None, notes: list[str]) 
     full = dataclasses.replace(
         evidence, cotangents=list(map(wide, target.cotangents())), probes=[], step=0.0
     )
+    pattern = ""
     few = sum(y.size for y in target.centre) <= FEW
     seen = _looked(full, 0) if few else None
     if seen is not None and any(np.any(b) for b in seen.bad):
         pattern = _lies(target, seen)
-        repair = _of_results(target, seen)
-        if repair is not None:
-            again = _looked(full, 1)
-            if again is not None and again.agrees(repair[2](again.claim)):
-                return Cause(repair[0], repair[1]), pattern, worst
-    else:
-        pattern = ""
+        again = _looked(full, 1)
+        found = None if again is None else _of_results(target, seen, again)
+        if found is not None:
+            return found, pattern, worst
     total = sum(x.size * (2 if x.dtype.kind == "c" else 1) for x in target.points)
     if total > MEASURED:
         return None, pattern, worst
-    from checks.gradients.diagnose import diagnose_gradient, opened
+    from checks.gradients.diagnosis.diagnose import diagnose_gradient, opened
 
     full.gradient = _dense(full)
-    cause, lies, found = diagnose_gradient(opened(full), None, None, notes, "tangent along")
+    cause, lies, entry = diagnose_gradient(opened(full), None, None, notes, "tangent along")
     if cause is not None:
-        text = cause.text.replace("tangent along of", "tangent along")
-        return dataclasses.replace(cause, text=text), lies, worst or found
-    return None, pattern or lies, worst or found
+        return cause, lies, worst or entry
+    return None, pattern or lies, worst or entry
 
 
 def _looked(evidence: Evidence, number: int) -> Tangents | None:
@@ -133,56 +129,59 @@ def _name(target: Target, k: int) -> str:
     return "the result" if len(target.centre) == 1 else f"result {target.smooth[k]}"
 
 
-def _of_results(target: Target, seen: Tangents) -> Any:
-    """A fault of the tangents themselves: name, sentence, repair; None where there is none."""
+@dataclasses.dataclass(frozen=True, eq=False)
+class Repair:
+    """A fault of one result's tangents: its name, what the tangent is, and how to undo it."""
+
+    name: str
+    text: str
+    undo: Callable[[Array], Array]
+
+
+def _of_results(target: Target, seen: Tangents, again: Tangents) -> Cause | None:
+    """A fault of the tangents themselves, undone along a second direction."""
     wrong = [k for k, b in enumerate(seen.bad) if np.any(b)]
-    if len(wrong) > 1 and all(not np.any(seen.claim[k]) for k in wrong):
-        return None
+    names = " and ".join(_name(target, k) for k in wrong)
+    if all(not np.any(t.claim[k][seen.bad[k]]) for k in wrong for t in (seen, again)):
+        lies = [_lie(target, seen, k) for k in wrong]
+        lie = f" {located(lies[0])}" if len(wrong) == 1 and _is_part(seen, wrong[0]) else ""
+        return Cause("zero", f"the tangent of {names} is zero{lie}")
     for k in wrong:
-        found = _of_one(target, seen, k)
-        if found is None:
+        repair = _of_one(target, seen, k)
+        if repair is None:
             return None
-        name, text, repair = found
-
-        def whole(claim: list[Array], repair: Any = repair) -> list[Array]:
-            return [repair(c) if j in wrong else c for j, c in enumerate(claim)]
-
-        if seen.agrees(whole(seen.claim)):
-            names = " and ".join(_name(target, j) for j in wrong)
-            return name, f"the tangent of {names} {text}", whole
+        made = [repair.undo(c) if j in wrong else c for j, c in enumerate(again.claim)]
+        if again.agrees(made):
+            return Cause(repair.name, f"the tangent of {names} {repair.text}")
     return None
 
 
-def _of_one(target: Target, seen: Tangents, k: int) -> Any:
+def _is_part(seen: Tangents, k: int) -> bool:
+    """Whether some entries of a result are right, other than zeros."""
+    right = ~seen.bad[k] & (np.abs(seen.true[k]) > seen.allowed[k])
+    return bool(np.any(right))
+
+
+def _of_one(target: Target, seen: Tangents, k: int) -> Repair | None:
     claim, true, bad = seen.claim[k], seen.true[k], seen.bad[k]
     for name, text, new in rearranged(claim) if bad.size > 1 else ():
         if np.all(np.abs(new - true) <= seen.allowed[k]) and not np.array_equal(new, claim):
-            return name, text, _rearranger(name, text)
-    inside = bad & (claim != 0)
-    if not np.any(inside) or np.any(bad & ~inside):
+            return Repair(name, text, _rearranger(name, text))
+    if np.any(bad & ((claim == 0) | (true == 0))):
         return None
-    at = int(np.argmax(np.where(inside, np.abs(true), 0.0)))
-    t, c = true.ravel()[at], claim.ravel()[at]
-    if not t:
+    at = int(np.argmax(np.where(bad, np.abs(true), 0.0)))
+    t, c = complex(true.ravel()[at]), complex(claim.ravel()[at])
+    ratio, blur = c / t, float(seen.allowed[k].ravel()[at]) / abs(t)
+    if abs(ratio.imag) > blur:
         return None
-    ratio = c / t
-    if abs(np.imag(ratio)) > seen.allowed[k].ravel()[at] / abs(t):
+    factor = named(target, ratio.real, 4 * blur * abs(ratio))
+    if not factor.is_simple and np.count_nonzero(bad) < 3:
         return None
-    factor = named(
-        target, float(np.real(ratio)), 4 * float(seen.allowed[k].ravel()[at] / abs(t)) * abs(ratio)
-    )
-    exact = round(np.real(ratio)) if factor.name.lstrip("-").isdigit() else np.real(ratio)
-    lie = ""
-    if np.count_nonzero(bad) < bad.size:
-        spot = where(
-            bad, bad | (np.abs(true) > seen.allowed[k]), target.centre[k], _name(target, k)
-        )
-        lie = f" in {spot}" if spot and not spot.startswith("all whose") else ""
+    exact = round(ratio.real) if factor.name.lstrip("-").isdigit() else ratio.real
+    lie = f" {located(_lie(target, seen, k))}" if _is_part(seen, k) else ""
     if factor.name == "-1":
-        return "sign", f"has the wrong sign{lie}", lambda c: np.where(bad, -c, c)
-    if not factor.is_simple and np.count_nonzero(inside) < 3:
-        return None
-    return "factor", f"{factor.phrase}{lie}", lambda c: np.where(bad, c / exact, c)
+        return Repair("sign", f"has the wrong sign{lie}", lambda c: np.where(bad, -c, c))
+    return Repair("factor", f"{factor.phrase}{lie}", lambda c: np.where(bad, c / exact, c))
 
 
 def _rearranger(name: str, text: str) -> Callable[[Array], Array]:
@@ -213,4 +212,4 @@ def _unit(evidence: Evidence, k: int, index: tuple[int, ...], step: complex) -> 
     return direction
 
 
-__all__ = ["Estimate", "Tangents", "diagnose_forward"]
+__all__ = ["Tangents", "diagnose_forward"]

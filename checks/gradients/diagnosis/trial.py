@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from checks.gradients.diagnosis.pattern import ties
 from checks.gradients.evidence import Direction, Evidence, Probe
 from checks.gradients.ladder import Estimate
 from checks.gradients.locate import Place, alone
-from checks.gradients.pattern import ties
 from checks.gradients.target import Target, pair, signs, size_of, wide
 from checks.tolerances import constant
 
@@ -62,6 +62,7 @@ class Trial:
         held: per point the ties and zeros held still because a probe bends there.
         bent: points whose probes bend even so: nothing is said of them.
         narrow_claim: the claim was made in float32 or below, the differences are of float64.
+        shallow: the costly faults are left out.
         started: when, for the time limit.
     """
 
@@ -69,10 +70,12 @@ class Trial:
     remembered: list[Probe]
     free: list[Array]
     narrow_claim: bool = False
+    shallow: bool = False
     started: float = dataclasses.field(default_factory=time.perf_counter)
     held: dict[int, Array] = dataclasses.field(default_factory=dict)
     bent: set[int] = dataclasses.field(default_factory=set)
     _fresh: dict[tuple[int, int], Probe] = dataclasses.field(default_factory=dict)
+    _sizes: dict[int, Array] = dataclasses.field(default_factory=dict)
 
     @property
     def target(self) -> Target:
@@ -102,7 +105,7 @@ class Trial:
             rng = self.target.rng(f"diagnosis {point} {number}")
             direction = [np.zeros_like(d) for d in self._still()]
             x = self.target.points[point]
-            v = signs(rng, x) * size_of(x) * (0.5 + rng.random(x.shape))
+            v = signs(rng, x) * self.size(point) * (0.5 + rng.random(x.shape))
             if point in self.target.symmetric_points:
                 v = (v + np.swapaxes(v, -1, -2)) / 2
             direction[point] = np.where(self.free[point], v, 0.0)
@@ -189,9 +192,12 @@ class Trial:
     def entry(self, point: int, index: tuple[int, ...]) -> tuple[complex, float]:
         """The true entry by differences, and the error that they explain."""
         x = self.target.points[point]
-        size = self._still()
-        size[point] = size_of(x)
-        single = alone(self.evidence, Place(point, index), size)
+        single = self._still()
+        if point in self.target.symmetric_points:
+            sizes = [self.size(k) for k in range(len(single))]
+            single = alone(self.evidence, Place(point, index), sizes)
+        else:
+            single[point][index] = self.size(point)[index]
         step = float(np.real(single[point][index]))
         step *= np.count_nonzero(single[point])  # a symmetric pair moves together
         probe = self._look(single)
@@ -201,23 +207,28 @@ class Trial:
         value = complex(probe.difference, -turned.difference) / step
         return value, (probe.allowed + turned.allowed) / step
 
+    def size(self, point: int) -> Array:
+        """What the steps of a point are relative to."""
+        if point not in self._sizes:
+            self._sizes[point] = size_of(self.target.points[point])
+        return self._sizes[point]
+
     def _look(self, direction: Direction) -> Probe:
         if self.evidence.step:
             return self.evidence.quick(direction)
         return self.evidence.careful(direction)[0]
 
-    def measure(self, point: int) -> Measured:
+    def measure(self, point: int, sampled: int = SAMPLED) -> Measured:
         """Every entry of a point, or a sample of them where it is large."""
         x, claim = self.target.points[point], self.gradient[point]
         true = np.full(x.shape, np.nan, claim.dtype)
         allowed = np.zeros(x.shape)
-        chosen = [tuple(int(i) for i in n) for n in np.ndindex(x.shape)]
+        numbers = np.arange(x.size)
         if x.size > MEASURED:
-            rng = self.target.rng("entries")
-            numbers = rng.choice(x.size, SAMPLED, replace=False)
-            chosen = [tuple(int(i) for i in np.unravel_index(n, x.shape)) for n in numbers]
+            numbers = self.target.rng("entries").choice(x.size, sampled, replace=False)
         looked = 0
-        for index in chosen:
+        for number in numbers:
+            index = tuple(int(i) for i in np.unravel_index(number, x.shape))
             if self.spent:
                 break
             value, error = self.entry(point, index)

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from checks.gradients.diagnosis.factors import named
+from checks.gradients.diagnosis.pattern import Region, place, regions
+from checks.gradients.diagnosis.trial import Measured, Trial
 from checks.gradients.evidence import Probe
-from checks.gradients.factors import named
-from checks.gradients.pattern import Region, place, regions
 from checks.gradients.target import pair
-from checks.gradients.trial import Measured, Trial
 from checks.tolerances import constant
 
 Array = np.ndarray[Any, Any]
@@ -90,7 +90,7 @@ def scaled(trial: Trial, point: int, region: Region) -> Fault | None:
     new = np.where(region.mask, claim / exact, claim)
     if not trial.holds(point, new):
         return None
-    where = f" {_at(region)}" if region.text else ""
+    where = f" {located(region.text)}" if region.text else ""
     if factor.name == "-1":
         return Fault("sign", f"has the wrong sign{where}", new, region)
     return Fault("factor", f"{factor.phrase}{where}", new, region)
@@ -104,8 +104,8 @@ def _blur(trial: Trial, probe: Probe) -> float:
     return max(probe.error, claim)
 
 
-def _at(region: Region) -> str:
-    text = region.text
+def located(text: str) -> str:
+    """The words for a region with their preposition: "in row 3", "on the diagonal"."""
     known = ("where", "off", "above", "below", "inside")
     if text.startswith(known):
         return text
@@ -127,9 +127,9 @@ def _in_a_region(trial: Trial, point: int, measured: Measured) -> Fault | None:
         if measured.complete:
             new = np.where(region.mask, measured.true, claim)
             if trial.holds(point, new):
-                return Fault("zero", f"is zero {_at(region)}", new, region)
+                return Fault("zero", f"is zero {located(region.text)}", new, region)
         elif region.count < x.size and trial.rest_agrees(point, region.mask):
-            return Fault("zero", f"is zero {_at(region)}", None, region)
+            return Fault("zero", f"is zero {located(region.text)}", None, region)
     return None
 
 
@@ -140,7 +140,7 @@ def wrong_regions(trial: Trial, point: int, measured: Measured) -> Iterator[Regi
     if not np.any(bad) or not np.any(right):
         return
     made = 0
-    for region in regions(x, name=trial.target.point_paths[point]):
+    for region in regions(x, np.argwhere(bad)[0].tolist(), trial.target.point_paths[point]):
         if np.any(bad & ~region.mask) or np.any(right & region.mask):
             continue
         if 2 * np.count_nonzero(bad & region.mask) <= region.count and measured.complete:

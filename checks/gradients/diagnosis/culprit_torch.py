@@ -5,8 +5,7 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from autodiff.source import quoted
-from checks.gradients.culprit import Culprit, described, failed_checks
+from checks.gradients.diagnosis.culprit import Culprit, described, failed_checks, titled
 from checks.gradients.target import Target
 
 NODES = 2000
@@ -108,7 +107,7 @@ def _checked(cls: Any, args: Sequence[Any], target: Target, modes: Sequence[str]
     )
     if found is None:
         return None
-    return Culprit(f"{cls.__name__}.backward, {quoted(_line(cls.backward))}", found)
+    return Culprit(titled(f"{cls.__name__}.backward", _line(cls.backward)), found)
 
 
 def _line(function: Any) -> str | None:
