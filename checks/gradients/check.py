@@ -111,7 +111,9 @@ def check_gradients(
             checks += framework_checks(target) if surfaces else []
             if failed and explain:
                 diagnosis = diagnose(target, found, checks, failed, notes)
-    return _report(target, checks, diagnosis, allowed, notes, start)
+    return _report(
+        target, checks, diagnosis, allowed, [*notes, *dict.fromkeys(target.notes)], start
+    )
 
 
 def _derivatives(

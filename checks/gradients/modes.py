@@ -193,11 +193,29 @@ def _same(first: Sequence[Array], second: Sequence[Array]) -> None:
 # --- written by hand -----------------------------------------------------------------------
 
 
-def _arguments(target: Target) -> tuple[Any, ...]:
+def _arguments(target: Target, natives: Sequence[Any] | None = None) -> tuple[Any, ...]:
     full = list(target._fixed)
-    for i, value in zip(target.positions, target.native(target.points), strict=True):
+    natives = target.native(target.points) if natives is None else natives
+    for i, value in zip(target.positions, natives, strict=True):
         full[i] = value
     return tuple(tree.unflatten(target._flat[1], full))
+
+
+def _note_aliases(target: Target, raw: Sequence[Any], natives: Sequence[Any]) -> None:
+    """Note gradients that share memory with an argument or with one another: whoever adds to one
+    in place changes the other.
+    """
+    arrays = [g if isinstance(g, np.ndarray) else None for g in raw]
+    for k, g in enumerate(arrays):
+        if g is None or g.size == 0:
+            continue
+        path = f"the gradient of {target.point_paths[k]}"
+        for x, name in zip(natives, target.point_paths, strict=True):
+            if isinstance(x, np.ndarray) and np.shares_memory(g, x):
+                target.notes.append(f"{path} shares memory with the argument {name}: return a copy")
+        for other, name in zip(arrays[:k], target.point_paths, strict=False):
+            if other is not None and np.shares_memory(g, other):
+                target.notes.append(f"{path} shares memory with that of {name}: return a copy")
 
 
 def _manual_reverse(target: Target) -> Pull | None:
@@ -249,10 +267,14 @@ def _by_vjp(target: Target, cotangents: Sequence[Array]) -> list[Array]:
     cts = natives_like(target, cotangents, target.centre)
     for i, ct in zip(target.smooth, cts, strict=True):
         filled[i] = ct
-    arguments = _arguments(target)
+    natives = target.native(target.points)
+    arguments = _arguments(target, natives)
     result = target.manual.vjp(*arguments, tree.unflatten(treedef, filled))
     _unchanged(target, cts, cotangents, "the cotangent")
-    gradients = checked(target, _leaf_gradients(target, result, "vjp"))
+    _unchanged(target, natives, target.points, "an argument")
+    raw = _leaf_gradients(target, result, "vjp")
+    _note_aliases(target, raw, natives)
+    gradients = checked(target, raw)
     again = target.manual.vjp(*arguments, tree.unflatten(treedef, filled))
     _same(gradients, checked(target, _leaf_gradients(target, again, "vjp")))
     return gradients
@@ -267,8 +289,12 @@ def _by_gradient(target: Target, cotangents: Sequence[Array]) -> list[Array]:
             f"in check_gradients({target.name}, gradient=...)",
             "pass jac= (a Jacobian) or vjp= instead",
         )
-    result = target.manual.gradient(*_arguments(target))
-    raw = checked(target, _leaf_gradients(target, result, "gradient"))
+    natives = target.native(target.points)
+    result = target.manual.gradient(*_arguments(target, natives))
+    _unchanged(target, natives, target.points, "an argument")
+    leaves = _leaf_gradients(target, result, "gradient")
+    _note_aliases(target, leaves, natives)
+    raw = checked(target, leaves)
     return [g * wide(cotangents[0]).ravel()[0] for g in raw]
 
 

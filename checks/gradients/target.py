@@ -61,7 +61,8 @@ class Target:
 
     Arrays inside `args` are flat `leaves`; those at `positions` are differentiated. `flat` takes
     and returns the framework's own arrays; `outputs` NumPy ones. `names` stand for the parameters'
-    own; `replay` is a faster form of `flat` for values alone (a derivative's, never the user's f).
+    own; `replay` is a faster form of `flat` for values alone (a derivative's, never the user's
+    f). `notes` gathers what is no failure but worth a line.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Target:
     tally: Tally = dataclasses.field(default_factory=Tally)
     names: tuple[str, ...] = ()
     replay: Flat | None = None
+    notes: list[str] = dataclasses.field(default_factory=list)
 
     def __post_init__(self) -> None:
         if not self.positions:

@@ -201,6 +201,33 @@ def test_a_pullback_that_writes_into_its_cotangent() -> None:
     assert check_gradients(np.sin, np.ones(3), vjp=vjp).verdict == "MUTATES_INPUT"
 
 
+def test_derivatives_that_write_into_their_arguments() -> None:
+    def gradient(x: Array) -> Array:
+        x *= 2
+        return x
+
+    assert check_gradients(lambda x: np.sum(x * x), np.ones(3), gradient=gradient).verdict == (
+        "MUTATES_INPUT"
+    )
+
+    def vjp(x: Array, ct: Array) -> Array:
+        x += 1
+        return ct * np.cos(x - 1)
+
+    assert check_gradients(np.sin, np.ones(3), vjp=vjp).verdict == "MUTATES_INPUT"
+
+
+def test_gradients_that_share_memory_are_noted() -> None:
+    def both(x: Array, y: Array, ct: Array) -> tuple[Array, Array]:
+        return ct, ct
+
+    report = check_gradients(lambda x, y: x + y, np.ones(3), np.ones(3), vjp=both)
+    assert report.ok
+    assert "the gradient of y shares memory with that of x: return a copy" in report.notes
+    same = check_gradients(lambda x: np.sum(x * x) / 2, np.ones(3), gradient=lambda x: x)
+    assert same.ok and any("with the argument x" in note for note in same.notes)
+
+
 def test_float32_inside_is_no_false_alarm() -> None:
     def function(x: Array) -> Any:
         return np.sum(np.sin(x.astype(np.float32)) ** 2).astype(np.float64)
