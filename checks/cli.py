@@ -40,9 +40,23 @@ def parser() -> argparse.ArgumentParser:
     report = commands.add_parser("report", help="write the page anew from a folder's JSON lines")
     report.add_argument("folder", nargs="?", default=REPORT, type=Path)
     report.set_defaults(run=_report)
+    _check_arguments(commands)
+    _power_arguments(commands)
     doctor = commands.add_parser("doctor", help="what is installed, missing or in the way")
     doctor.set_defaults(run=_doctor)
     return top
+
+
+def _check_arguments(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    from checks.gradients.command import arguments
+
+    arguments(commands.add_parser("check", help="the derivatives of one function of yours"))
+
+
+def _power_arguments(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    from checks.power.command import arguments
+
+    arguments(commands.add_parser("power", help="wrong rules of every op: which are caught"))
 
 
 def _sweep_arguments(sweep: argparse.ArgumentParser) -> None:
