@@ -38,10 +38,11 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(title="commands", metavar="COMMAND")
     _sweep_arguments(commands.add_parser("sweep", help="every op, every sample, every surface"))
     report = commands.add_parser("report", help="write the page anew from a folder's JSON lines")
-    report.add_argument("folder", nargs="?", default=REPORT, type=Path)
+    report.add_argument("folder", nargs="?", default=REPORT, type=Path, help=f"default {REPORT}")
     report.set_defaults(run=_report)
     _check_arguments(commands)
     _power_arguments(commands)
+    _gate_arguments(commands)
     doctor = commands.add_parser("doctor", help="what is installed, missing or in the way")
     doctor.set_defaults(run=_doctor)
     return top
@@ -59,13 +60,27 @@ def _power_arguments(commands: "argparse._SubParsersAction[argparse.ArgumentPars
     arguments(commands.add_parser("power", help="wrong rules of every op: which are caught"))
 
 
+def _gate_arguments(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    from checks.gates.command import arguments
+
+    arguments(commands.add_parser("gate", help="dumps of two programs, tensor by tensor"))
+
+
 def _sweep_arguments(sweep: argparse.ArgumentParser) -> None:
     sweep.add_argument("--op", action="append", metavar="KIND", help="only this op (repeatable)")
-    sweep.add_argument("--surface", action="append", metavar="NAME", help="only this surface")
-    sweep.add_argument("--sample", help="only this sample (with one --op)")
+    sweep.add_argument("--surface", action="append", metavar="NAME", help="only this (repeatable)")
+    sweep.add_argument(
+        "--sample", metavar="NAME", help="only this sample of one --op; writes no report"
+    )
     sweep.add_argument("--shard", type=_shard, metavar="I/N", help="the ops of one part of N")
     sweep.add_argument("--workers", type=int, default=2, help="processes (0: none; default 2)")
-    sweep.add_argument("--report", type=Path, default=REPORT, metavar="DIR")
+    sweep.add_argument(
+        "--report",
+        type=Path,
+        default=REPORT,
+        metavar="DIR",
+        help=f"where the report goes, over an earlier one (default {REPORT})",
+    )
     sweep.add_argument(
         "--allow-missing",
         action="append",
@@ -74,7 +89,9 @@ def _sweep_arguments(sweep: argparse.ArgumentParser) -> None:
         help="do not exit 3 where surfaces are skipped for want of this package",
     )
     sweep.add_argument("--strict-tolerances", action="store_true", help="ignore all overrides")
-    sweep.add_argument("--list", action="store_true", help="list ops and surfaces, run nothing")
+    sweep.add_argument(
+        "--list", action="store_true", help="list surfaces, ops, samples of --op; run nothing"
+    )
     sweep.set_defaults(run=_sweep)
 
 
@@ -94,22 +111,24 @@ def _sweep(arguments: argparse.Namespace) -> int:
 
     found = runner.items(arguments.op, arguments.surface, arguments.shard)
     if arguments.list:
-        return _listed(found)
+        return _listed(found, samples=bool(arguments.op))
     runner.check_names()
     if arguments.sample is not None:
         return _one_sample(arguments, found)
     return _full(arguments, found)
 
 
-def _listed(found: Sequence[object]) -> int:
-    from checks.runner import Item
+def _listed(found: Sequence[object], samples: bool) -> int:
+    from checks.runner import Item, subjects
     from checks.surfaces.base import surface
 
     items = [i for i in found if isinstance(i, Item)]
     for name in dict.fromkeys(i.surface for i in items):
         print(f"{name:12} {surface(name).compares}")
     ops = sorted({i.op for i in items})
-    print(f"{len(ops)} ops: {' '.join(ops)}")
+    print(f"{len(ops)} op{'s' * (len(ops) != 1)}: {' '.join(ops)}")
+    for op in ops if samples else ():
+        print(f"samples of {op}: {' '.join(dict.fromkeys(s.sample for s in subjects(op)))}")
     return 0
 
 
@@ -128,12 +147,15 @@ def _one_sample(arguments: argparse.Namespace, found: Sequence[object]) -> int:
         assert isinstance(item, Item)
         rows += run_item(item, arguments.sample)
     if not rows:
+        asked = " or ".join(arguments.surface or ["any surface"])
         raise OpError(
-            f"no surface speaks about sample {arguments.sample!r} of {arguments.op[0]}",
-            "gradsweep sweep",
-            "pick another surface, or none",
+            f"{asked} says nothing about sample {arguments.sample!r} of {arguments.op[0]}",
+            "gradsweep sweep: a surface leaves out samples that it cannot judge, such as "
+            "derivatives at the end of a domain",
+            "leave out --surface: every surface that has something to say runs",
         )
-    return exit_code(print_report(rows), arguments.allow_missing)
+    notes = [f"{r.surface} skipped: {r.reason}" for r in rows if r.status == "skipped"]
+    return exit_code(print_report(rows, notes=notes), arguments.allow_missing)
 
 
 def _full(arguments: argparse.Namespace, found: Sequence[object]) -> int:

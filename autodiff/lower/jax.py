@@ -79,7 +79,9 @@ def lower_jax(
             if traced:
                 outputs, _ = plain(*arrays)
             else:
-                outputs, effects = (compiled_tapped if taps.is_open() else compiled)(*arrays)
+                outputs, effects = compiled(*arrays)
+                if taps.is_open():  # XLA fuses, and rounds, otherwise around a tapped value
+                    effects = compiled_tapped(*arrays)[1]
                 settle(effects)
         return outputs if program.out_tree is None else tree.unflatten(program.out_tree, outputs)
 
