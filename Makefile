@@ -2,7 +2,7 @@
 
 PYTHON  ?= python3
 VENV    ?= .venv
-EXTRAS  ?= jax,exact,report,dumps,distributed
+EXTRAS  ?= jax,exact,report,dumps
 WORKERS ?= 2
 ARGS    ?=
 

@@ -13,12 +13,13 @@ OPTIONAL = (
     ("jax", "jax", "the emit and device surfaces"),
     ("flint", "exact", "exact arithmetic by Arb (mpmath serves without it, slower)"),
     ("jinja2", "report", "the HTML page"),
-    ("matplotlib", "report", "pictures in reports"),
     ("torch", "torch", "gradient checks of PyTorch functions"),
     ("safetensors", "dumps", "tensor dumps in safetensors files"),
-    ("dask", "distributed", "sweeps on several machines"),
 )
 DISTRIBUTIONS = {"flint": "python-flint"}
+VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "XLA_FLAGS", "SCIPY_ARRAY_API")
+# Shown where they are set; ARCHITECTURE.md says what they do.
+OWN = ("GRADSWEEP_CACHE", "GRADSWEEP_FRESH", "GRADSWEEP_XLA", "GRADSWEEP_STRICT_TOLERANCES")
 
 
 def report() -> int:
@@ -31,8 +32,8 @@ def report() -> int:
         table.add_row(module, *_state(module, extra), use)
     out.print(table)
     problem = clashes()
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "XLA_FLAGS", "SCIPY_ARRAY_API"):
-        out.print(f"{name}={os.environ.get(name, '(not set)')}")
+    for name in (*VARIABLES, *(n for n in OWN if n in os.environ)):
+        out.print(Text(f"{name}={os.environ.get(name, '(not set)')}"))
     if importlib.util.find_spec("jax") is not None:
         from checks.devices import doctor_lines
 
@@ -46,7 +47,7 @@ def report() -> int:
 
 def _state(module: str, extra: str) -> tuple[Text]:
     if importlib.util.find_spec(module) is None:
-        return (Text(f"missing: pip install gradsweep[{extra}]", style=BAD),)
+        return (Text(f'missing: pip install "gradsweep[{extra}]"', style=QUIET),)
     version = importlib.metadata.version(DISTRIBUTIONS.get(module, module))
     return (Text(version, style=GOOD),)
 

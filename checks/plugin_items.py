@@ -8,6 +8,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from autodiff.errors import AutodiffError
@@ -128,12 +129,24 @@ def _run(item: Any, prop: Any, kind: str, function: Any, values: dict[str, Any])
         found = surface(prop, kind, function, **options)
     except AutodiffError as error:
         found = Outcome("failed", type(error).__name__, f"{error}\n{'again':12}{repeat}")
+    except AttributeError as error:
+        _say_framework(error)
+        raise
     item.user_properties.append(("gradsweep_verdict", found.verdict))
     item.user_properties += [(f"gradsweep_{k}", v) for k, v in found.numbers.items()]
     if found.status == "failed":
         pytest.fail(found.text, pytrace=False)
     if found.status == "skipped":
         pytest.skip(found.text)
+
+
+def _say_framework(error: AttributeError) -> None:
+    """Where a NumPy array lacks a method, the function may be of a framework it does not name."""
+    if type(error.obj) is np.ndarray:
+        error.add_note(
+            f"arguments are NumPy arrays here; one with .{error.name} is of another framework: "
+            "name it by framework='jax' or framework='torch'"
+        )
 
 
 def missing_fixture(item: pytest.Item, report: pytest.TestReport, call: Any) -> None:

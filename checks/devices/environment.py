@@ -107,7 +107,7 @@ def _writable(folder: Path) -> bool:
 
 PACKAGES = (
     *("numpy", "scipy", "ml_dtypes", "optree", "mpmath", "hypothesis", "pytest", "jax", "jaxlib"),
-    *("torch", "python-flint", "jinja2", "matplotlib", "dask", "safetensors"),
+    *("torch", "python-flint", "jinja2", "safetensors"),
 )
 
 

@@ -95,6 +95,12 @@ def check_gradients(
     At a kink the derivative must lie between the one-sided slopes; the verdict is KINK.
     """
     start = time.perf_counter()
+    if not callable(f):
+        raise TargetError(
+            f"{f!r:.60} is not a function",
+            "in check_gradients(f, *args)",
+            "pass the function first, then its arguments",
+        )
     manual = Manual(vjp, jvp, gradient, jac)
     target = _target(f, args, framework, argnums, symmetric, manual, seed, name)
     allowed = _allowed(allow)
@@ -187,7 +193,7 @@ def _allowed(allow: Collection[str]) -> frozenset[str]:
     for word in words:
         if word not in ALLOWED:
             raise TargetError(
-                f"allow={word!r} is not known {nearest(word, ALLOWED)}".rstrip(),
+                f"allow={word!r} is not known; {nearest(word, ALLOWED)}".rstrip("; "),
                 "in check_gradients(allow=...)",
                 f"allow any of {', '.join(ALLOWED)}",
             )

@@ -82,7 +82,7 @@ def framework(name: str) -> Framework:
     name = {"autodiff": "numpy", "pytorch": "torch"}.get(name, name)
     if name not in _HOMES:
         raise FrameworkError(
-            f"there is no framework {name!r} {nearest(name, _HOMES)}".rstrip(),
+            f"there is no framework {name!r}; {nearest(name, _HOMES)}".rstrip("; "),
             "in framework=",
             f"use one of {', '.join(_HOMES)}",
         )

@@ -21,6 +21,7 @@ def probe(target: Target, notes: list[str]) -> list[Check]:
     """The failed probes of a function at its point; small run-to-run differences are noted."""
     found = [*_mutation(target), *_repeated(target, notes)]
     notes += getattr(target.function, "notes", [])  # a module's: what its calls write
+    notes += _held_fixed(target)
     if not target.smooth:
         kinds = ", ".join(y.dtype.name for y in target.first[0]) or "nothing"
         text = f"{target.name} returns {kinds}: no result has a derivative"
@@ -31,6 +32,16 @@ def probe(target: Target, notes: list[str]) -> list[Check]:
             text = f"result {i} is not finite at the point itself ({bad} of {y.size} entries)"
             found.append(Check("probe", DOMAIN, detail=text))
     return found
+
+
+def _held_fixed(target: Target) -> list[str]:
+    """A note where arguments of integers or bools stand beside the differentiated ones."""
+    kinds = [
+        f"{path} ({leaf.dtype.name})"
+        for path, leaf in zip(target.paths, target.leaves, strict=True)
+        if isinstance(leaf, np.ndarray) and leaf.dtype.kind in "biu" and leaf.ndim
+    ]
+    return [f"held fixed: {', '.join(kinds)}"] if kinds and target.argnums is None else []
 
 
 def _mutation(target: Target) -> list[Check]:

@@ -11,7 +11,7 @@ from autodiff.op import OPS, Op
 PACKAGES = ("autodiff", "catalogue", "checks")
 KEPT = ("checks.tolerances", "checks.tolerance_file")  # what they cache holds no op
 
-_known: tuple[int, list[Any]] = (0, [])
+_known: tuple[tuple[int, ...], list[Any]] = ((), [])
 
 
 def clear_caches() -> None:
@@ -24,7 +24,8 @@ def _caches() -> list[Any]:
     """Everything of the project's modules that can be cleared, found anew as modules come."""
     global _known
     names = [n for n in list(sys.modules) if n.split(".")[0] in PACKAGES and n not in KEPT]
-    if len(names) != _known[0]:
+    modules = tuple(id(sys.modules[n]) for n in names)  # a module may be imported anew
+    if modules != _known[0]:
         found = {
             id(value): value
             for name in names
@@ -32,7 +33,7 @@ def _caches() -> list[Any]:
             if callable(getattr(value, "cache_clear", None))
             and getattr(value, "__module__", "") not in KEPT
         }
-        _known = len(names), list(found.values())
+        _known = modules, list(found.values())
     return _known[1]
 
 

@@ -70,7 +70,8 @@ def by_name(
     names = [n for n, p in known.items() if p.kind in _KINDS]
     rest = [n for n, p in known.items() if p.kind is p.VAR_POSITIONAL]
     if len(given) > len(names) and not rest and known:
-        what = f"takes {len(names)} arguments by position, args= holds {len(given)}"
+        word = "argument" if len(names) == 1 else "arguments"
+        what = f"takes {len(names)} {word} by position, args= holds {len(given)}"
         raise _usage(function, what, f"its arguments: {_list(known) or 'none'}")
     star = rest[0] if rest else "args"
     names += [f"{star}[{i}]" for i in range(len(given) - len(names))]

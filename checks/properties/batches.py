@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from autodiff import tree
+from autodiff.errors import AutodiffError
 from autodiff.forward import is_inexact
 from checks.gradients.framework import Flat, Framework, Native
 from checks.gradients.report import PASS, UNDEFINED, WRONG, WRONG_DTYPE, WRONG_SHAPE, Check
@@ -81,8 +82,10 @@ class _Raises(Exception):
 
 
 def _first(error: BaseException | None) -> str:
+    """Class and first line; all lines of the engine's own: where it is, and the way out."""
     lines = str(error).strip().splitlines() or [""]
-    return f"{type(error).__name__}: {lines[0]}"
+    shown = lines if isinstance(error, AutodiffError) else lines[:1]
+    return "\n".join([f"{type(error).__name__}: {shown[0]}", *shown[1:]])
 
 
 def _batched(mapped: Mapped, run: Callable[[], list[Native]]) -> list[Native]:

@@ -95,20 +95,23 @@ def gradient_check(
     hand = {"vjp": vjp, "jvp": jvp, "gradient": gradient, "jac": jac}
 
     def decorate(target: F) -> F:
+        __tracebackhide__ = True
         return _attach(
             target,
-            GradientProperty(
+            lambda: GradientProperty(
                 function=target,
                 args=_arguments(target, args, "gradient_check"),
                 order=order,
-                modes=_words(modes),
-                surfaces=None if surfaces is None else _words(surfaces),
+                modes=_words(modes, "modes", target, "reverse"),
+                surfaces=None
+                if surfaces is None
+                else _words(surfaces, "surfaces", target, "reverse"),
                 framework=framework,
                 derivatives={k: v for k, v in hand.items() if v is not None},
                 argnums=None if argnums is None else _places(argnums),
                 symmetric=_places(symmetric),
                 tolerance=tolerance,
-                allow=_words(allow),
+                allow=_words(allow, "allow", target, "kinks"),
                 full=full,
                 seed=seed,
                 examples=examples,
@@ -162,16 +165,19 @@ def vmap_check(
         )
 
     def decorate(target: F) -> F:
+        __tracebackhide__ = True
         return _attach(
             target,
-            VmapProperty(
+            lambda: VmapProperty(
                 function=target,
                 args=_arguments(target, args, "vmap_check"),
                 in_axes=in_axes,
                 out_axes=(out_axes,) if isinstance(out_axes, int) else tuple(out_axes),
                 batch_sizes=tuple(batch_sizes),
                 gradients=gradients,
-                surfaces=None if surfaces is None else _words(surfaces),
+                surfaces=None
+                if surfaces is None
+                else _words(surfaces, "surfaces", target, "vmap_loop"),
                 framework=framework,
                 seed=seed,
                 examples=examples,
@@ -181,8 +187,16 @@ def vmap_check(
     return decorate if function is None else decorate(function)
 
 
-def _words(words: str | Collection[str]) -> tuple[str, ...]:
-    return (words,) if isinstance(words, str) else tuple(words)
+def _words(words: str | Collection[str], option: str, function: Any, word: str) -> tuple[str, ...]:
+    if isinstance(words, str):
+        return (words,)
+    if isinstance(words, Collection):
+        return tuple(words)
+    raise PropertyError(
+        f"{option}={words!r:.60} of {label(function)} is neither a word nor several",
+        where_is(function),
+        f"write {option}=({word!r},), or leave it out",
+    )
 
 
 def _places(places: int | str | Sequence[int | str]) -> tuple[int | str, ...]:
@@ -208,8 +222,16 @@ def _arguments(function: Any, args: Any, decorator: str) -> Arguments:
     return args
 
 
-def _attach(function: F, prop: Any) -> F:
-    """Add a property to a function; where it takes no attributes, to a wrapper of it."""
+def _attach(function: F, make: Callable[[], Any]) -> F:
+    """Add a property to a function; where it takes no attributes, to a wrapper of it.
+
+    A mistake is shown at the decorator: the frames from there to its discovery tell nothing.
+    """
+    __tracebackhide__ = True
+    try:
+        prop = make()
+    except PropertyError as error:
+        raise error.with_traceback(None) from None
     properties = (*getattr(function, "gradsweep", ()), prop)
     target: Any = function
     try:

@@ -70,11 +70,15 @@ class VmapReport:
         bad = [c for c in self.checks if c.verdict not in (PASS, UNDEFINED)]
         missing = [c for c in self.checks if c.verdict == UNDEFINED]
         total = len(self.checks)
-        count = f"{len(bad)} of {total} mappings" if bad else f"{total} mappings"
+        word = "mapping" if total == 1 else "mappings"
+        count = f"{len(bad)} of {total} {word}" if bad else f"{total} {word}"
         lines = [f"{self.verdict} {self.name}[vmap] ({self.framework}), {count}"]
+        last = ""
         for c in (bad or missing)[:SHOWN]:
             verdict = "" if c.verdict == self.verdict else f" {c.verdict}"
-            lines += [f"{'mapping':12}{c.name}{verdict}", f"{'':12}{c.detail}"]
+            detail = c.detail.split("\n") if c.detail != last else ["the same"]
+            lines += [f"{'mapping':12}{c.name}{verdict}", *(f"{'':12}{d}" for d in detail)]
+            last = c.detail
         more = len(bad or missing) - SHOWN
         lines += [f"{'':12}... and {more} more"] if more > 0 else []
         lines += [f"{'again':12}{self.reproduce}"] if self.reproduce and not self.ok else []

@@ -65,8 +65,9 @@ class GradientProperty:
     def _each(self, what: str, names: Collection[str], known: Collection[str]) -> None:
         for name in names:
             if name not in known:
+                hint = nearest(str(name), known)
                 raise self._wrong(
-                    f"there is no {what} {name!r} {nearest(str(name), known)}".rstrip(),
+                    f"there is no {what} {name!r}{hint and f'; {hint}'}",
                     f"use some of {', '.join(known)}",
                 )
 

@@ -33,13 +33,15 @@ class VmapProperty:
         for name in self.surfaces or ():
             if name not in SURFACES:
                 hint = nearest(name, SURFACES)
-                raise self._wrong(f"there is no surface {name!r} {hint}".rstrip(), SURFACES)
+                what = f"there is no surface {name!r}{hint and f'; {hint}'}"
+                raise self._wrong(what, SURFACES)
         if self.surfaces is not None and not self.surfaces:
             raise self._wrong("surfaces=() checks nothing", SURFACES)
         known = ("numpy", "autodiff", "jax", "torch", "pytorch")
         if self.framework is not None and self.framework not in known:
             hint = nearest(self.framework, known)
-            raise self._wrong(f"there is no framework {self.framework!r} {hint}".rstrip(), known)
+            what = f"there is no framework {self.framework!r}{hint and f'; {hint}'}"
+            raise self._wrong(what, known)
         for n in (*self.batch_sizes, *self.out_axes):
             if isinstance(n, bool) or not isinstance(n, int):
                 raise self._wrong(f"{n!r} is no integer", ("batch_sizes=(0, 1, 3)", "out_axes=-1"))
@@ -96,7 +98,8 @@ class VmapProperty:
             "error": worst,
         }
         if report.verdict == UNDEFINED and kind == "vmap_gradients" and not self.gradients:
-            text = f"{kind} is not defined for {name}: {report.checks[0].detail}"
+            why = report.checks[0].detail.replace("\n", "; ")
+            text = f"{kind} is not defined for {name}: {why}"
             return Outcome(SKIPPED, UNDEFINED, text, numbers, report)
         status = PASSED if report.ok else FAILED
         return Outcome(status, report.verdict, "" if report.ok else str(report), numbers, report)

@@ -156,17 +156,31 @@ def print_report(
 
 
 def _print_failures(out: Console, rows: list[Row], limit: int) -> None:
-    """Print what failed, the worst first, at most `limit`; then how many more there are."""
+    """Print what failed, the worst first, at most `limit`; then how many more there are.
+
+    Samples of an op that fail on one surface with the same words are one failure.
+    """
     bad = [row for row in rows if row.status in (FAIL, STALE)]
     bad.sort(key=lambda row: (-severity(row.headroom), row.key))
-    for row in bad[:limit]:
-        first, *rest = complaint(row)
+    alike: dict[tuple[str, ...], list[Row]] = {}
+    for row in bad:
+        words = row.message or row.reason
+        alike.setdefault((row.status, row.op, row.surface, row.dtype, words), []).append(row)
+    shown = list(alike.values())[:limit]
+    for first_row, *others in shown:
+        first, *rest = complaint(first_row)
         out.print(Text(first, style=BAD), soft_wrap=True)
         for line in rest:
             out.print(Text(line), soft_wrap=True)
+        if others:
+            names = ", ".join(row.sample for row in others)
+            out.print(
+                Text(f"  the same at {plural(len(others), 'more sample')}: {names}"), soft_wrap=True
+            )
         out.print()
-    if len(bad) > limit:
-        out.print(Text(f"and {len(bad) - limit:,} more\n", style=BAD))
+    left = len(bad) - sum(map(len, shown))
+    if left:
+        out.print(Text(f"and {left:,} more\n", style=BAD))
 
 
 def _table(found: Summary, out: Console) -> Table:

@@ -151,10 +151,15 @@ def test_a_missing_package_exits_3_unless_allowed(tmp_path):
         (("sweep", "--surface", "revers"), 3, "did you mean 'reverse'"),
         (("sweep", "--shard", "x"), 2, "is not I/N"),
         (("sweep", "--sample", "zero"), 3, "--sample needs one op"),
+        (
+            ("sweep", "--op", "SQRT", "--surface", "reverse", "--sample", "zero"),
+            3,
+            "reverse says nothing about sample 'zero' of SQRT",
+        ),
         (("report", "nowhere"), 3, "no results"),
         ((), 2, "usage"),
     ],
-    ids=["op", "surface", "shard", "sample", "report", "none"],
+    ids=["op", "surface", "shard", "sample", "unjudged", "report", "none"],
 )
 def test_mistakes_are_worded_and_have_no_traceback(tmp_path, arguments, code, text):
     done = run("-m", "checks", *arguments, cwd=tmp_path)
@@ -166,6 +171,9 @@ def test_mistakes_are_worded_and_have_no_traceback(tmp_path, arguments, code, te
 def test_list_and_doctor(tmp_path):
     listed = run("-m", "checks", "sweep", "--list", cwd=tmp_path)
     assert listed.returncode == 0 and "LOG_SOFTMAX" in listed.stdout and "vmap" in listed.stdout
+    assert "samples of" not in listed.stdout
+    one = run("-m", "checks", "sweep", "--list", "--op", "SQRT", cwd=tmp_path)
+    assert "1 op: SQRT\nsamples of SQRT: " in one.stdout and " zero " in one.stdout
     doctor = run("-m", "checks", "doctor", cwd=tmp_path)
     assert doctor.returncode == 0, doctor.stdout + doctor.stderr
     assert "imports: ok" in doctor.stdout and "OMP_NUM_THREADS" in doctor.stdout

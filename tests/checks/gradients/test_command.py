@@ -140,7 +140,7 @@ MISTAKES = [
     (("broken.py::f",), "importing broken.py fails: ZeroDivisionError|broken.py:2"),
     (("syntax.py::f",), "importing syntax.py fails: SyntaxError|syntax.py"),
     (("own.py::sine",), "without a value for its argument x|add them after --args"),
-    (("own.py::sine", "--args", "1.0", "2.0"), "takes 1 arguments by position, args= holds 2"),
+    (("own.py::sine", "--args", "1.0", "2.0"), "takes 1 argument by position, args= holds 2"),
     (("own.py::sine", "--args", "y=1.0"), "has no argument 'y'|its arguments: x"),
     (("own.py::sine", "--args", "1.0", "x=2.0"), "x is given by place and by name"),
     (("own.py::sine", "--args", "x=1.0", "x=2.0"), "x is given twice"),

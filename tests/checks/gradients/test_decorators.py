@@ -371,15 +371,21 @@ MISTAKES = [
     (lambda: gradient_check(args="x")(lambda x: x), "args='x' is no tuple or dict"),
     (
         lambda: gradient_check(args=(1.0, 2.0))(lambda x: x),
-        "takes 1 arguments by position, args= holds 2",
+        "takes 1 argument by position, args= holds 2",
     ),
     (lambda: gradient_check(args={"y": 1.0})(lambda x: x), "has no argument 'y'"),
     (lambda: gradient_check(order=4)(lambda x: x), "order=4: orders are 1, 2 and 3"),
     (
         lambda: gradient_check(modes="revers")(lambda x: x),
-        "no mode 'revers' did you mean 'reverse'",
+        "no mode 'revers'; did you mean 'reverse'",
     ),
-    (lambda: gradient_check(surfaces="f23")(lambda x: x), "no surface 'f23' did you mean 'f32'"),
+    (lambda: gradient_check(surfaces="f23")(lambda x: x), "no surface 'f23'; did you mean 'f32'"),
+    (
+        lambda: gradient_check(surfaces=True)(lambda x: x),
+        r"surfaces=True of .* is neither a word(.|\n)*surfaces=\('reverse',\), or leave it out",
+    ),
+    (lambda: gradient_check(allow=3)(lambda x: x), "allow=3 of .* is neither a word nor several"),
+    (lambda: vmap_check(surfaces=True)(lambda x: x), r"surfaces=True(.|\n)*\('vmap_loop',\)"),
     (lambda: gradient_check(surfaces=())(lambda x: x), r"surfaces=\(\) checks nothing"),
     (lambda: gradient_check(surfaces="second")(lambda x: x), "cannot be checked: add order=2"),
     (
@@ -390,10 +396,13 @@ MISTAKES = [
         lambda: gradient_check(surfaces="vmap", vjp=np.sin)(lambda x: x),
         "hand-written derivatives do not have it",
     ),
-    (lambda: gradient_check(allow="kink")(lambda x: x), "no allowance 'kink' did you mean 'kinks'"),
+    (
+        lambda: gradient_check(allow="kink")(lambda x: x),
+        "no allowance 'kink'; did you mean 'kinks'",
+    ),
     (
         lambda: gradient_check(framework="jaxx")(lambda x: x),
-        "no framework 'jaxx' did you mean 'jax'",
+        "no framework 'jaxx'; did you mean 'jax'",
     ),
     (lambda: gradient_check(tolerance=0.0)(lambda x: x), "tolerance=0.0 is not positive"),
     (lambda: gradient_check(seed=-1)(lambda x: x), "seed=-1 is not an integer >= 0"),

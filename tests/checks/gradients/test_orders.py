@@ -180,6 +180,16 @@ def test_mistakes_are_named(kwargs: dict[str, Any], message: str) -> None:
     assert len(str(caught.value).splitlines()) == 3
 
 
+def test_integers_are_held_fixed_and_said_to_be() -> None:
+    report = check_gradients(lambda x, n: x * n, np.linspace(1, 2, 3), np.arange(3))
+    assert report.ok and "held fixed: n (int64)" in report.notes
+
+
+def test_a_function_comes_first() -> None:
+    with pytest.raises(TargetError, match="3 is not a function"):
+        check_gradients(3, np.ones(2))  # type: ignore[arg-type]
+
+
 def test_nothing_to_differentiate() -> None:
     with pytest.raises(TargetError, match="was given int64"):
         check_gradients(np.sum, np.arange(3))

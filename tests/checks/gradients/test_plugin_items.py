@@ -391,7 +391,18 @@ def test_vmap_items(run):
 def test_wrong_options_are_collection_errors(run):
     result = run('@gradient_check(args=(normal(3),), surfaces="revers")\ndef f(x):\n    return x\n')
     result.assert_outcomes(errors=1)
-    assert "there is no surface 'revers' did you mean 'reverse'" in result.stdout.str()
+    text = result.stdout.str()
+    assert "there is no surface 'revers'; did you mean 'reverse'" in text
+    assert "decorators.py" not in text  # the user's line alone, not the way to the mistake
+
+
+def test_a_method_that_numpy_lacks_names_the_framework_option(run):
+    body = '@gradient_check(args=(normal(3),), surfaces="reverse")\ndef f(x):\n    return %s\n'
+    result = run(body % "x.clone().sum()")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*one with .clone is of another framework*framework='torch'*"])
+    result = run(body % "x.sum().item().real.clone()")  # a float's: of no framework
+    assert "another framework" not in result.stdout.str()
 
 
 def test_modules_without_decorators_are_left_alone(run):

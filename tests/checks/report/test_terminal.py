@@ -68,6 +68,16 @@ def test_failures_are_listed_worst_first_and_cut():
     assert "more" not in printed(rows, limit=4)
 
 
+def test_samples_that_fail_with_the_same_words_are_one_failure():
+    rows = [row(sample=s, status="fail") for s in "abc"]
+    rows += [row(sample="d", status="fail", message="m4"), row("SIN", "e", status="fail")]
+    text = printed(rows)
+    assert text.count("m1\n") == 2  # EXP and SIN are different ops
+    assert "FAIL  EXP  f32  a" in text and "FAIL  EXP  f32  d" in text
+    assert "  the same at 2 more samples: b, c\n" in text
+    assert "and 1 more\n" in printed(rows, limit=2)  # what is left out, not what was merged
+
+
 def test_long_lines_and_markup_are_left_alone():
     message = "[bold]not markup[/bold] " + "x" * 300
     assert message in printed([row(status="fail", message=message)])
