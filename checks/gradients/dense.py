@@ -14,7 +14,7 @@ import numpy as np
 
 from checks.gradients.evidence import Direction, Evidence, entries, moved_points
 from checks.gradients.ladder import explained
-from checks.gradients.locate import look, place_of
+from checks.gradients.locate import Place, locate, look, numbers, place_of
 from checks.gradients.modes import Modes, UndefinedModeError, guarded
 from checks.gradients.narrow import narrow_tolerance, twin_of
 from checks.gradients.report import INCONCLUSIVE, PASS, WRONG, Check, Worst
@@ -71,7 +71,7 @@ def full_jacobian(
     measure = _one_by_one if len(groups) <= 2 * SMALL else _batched
     value, allowed = measure(target, groups, direction)
     found = Compressed(groups, direction, claimed, value, allowed)
-    return _verdict(target, found, tolerance, len(groups) < count)
+    return _verdict(target, modes, found, tolerance)
 
 
 def _possible(target: Target) -> None:
@@ -304,7 +304,7 @@ def _scales(target: Target, found: Compressed) -> Array:
 
 
 def _verdict(
-    target: Target, found: Compressed, tolerance: float, compressed: bool
+    target: Target, modes: Modes, found: Compressed, tolerance: float
 ) -> tuple[list[Check], list[Evidence]]:
     scale = _scales(target, found)
     allowed = np.maximum(found.allowed, tolerance * scale)
@@ -315,48 +315,73 @@ def _verdict(
     suspicious = (
         suspicious[np.argsort(-error[tuple(suspicious.T)])] if len(suspicious) else suspicious
     )
-    for row, column in suspicious[: SMALL // 4]:
+    for row, column in suspicious[:SMALL]:
         at = (int(row), int(column))
-        check, evidence = _entry(target, found, at, (share, scale), tolerance)
+        check, evidence, noise = _entry(target, modes, found, at, (share, scale), tolerance)
         if check is not None:
             return [check], [evidence]
+        share = max(share, noise)
+    for row, column in suspicious[SMALL:]:  # not looked at: they may be as wrong as they seem
+        share = max(share, float(np.nan_to_num(error[row, column], nan=np.inf)))
     worst = float(np.max(np.where(off <= allowed, error, 0.0), initial=0.0))
-    how = f"{found.claimed.shape[0]} x {sum(len(g) for g in found.groups)} entries"
-    how += f" in {len(found.groups)} differences" if compressed else ""
+    count = sum(len(g) for g in found.groups)
+    how = f"{found.claimed.shape[0]} x {count} entries"
+    how += f" in {len(found.groups)} differences" if len(found.groups) < count else ""
     verdict = INCONCLUSIVE if share > constant("meaningful") else PASS
     return [Check("jacobian", verdict, worst, share, share, how)], []
 
 
 def _entry(
     target: Target,
+    modes: Modes,
     found: Compressed,
     at: tuple[int, int],
     numbers_: tuple[float, Array],
     tolerance: float,
-) -> tuple[Check | None, Evidence]:
-    """A suspicious entry under a ladder of its own: a check that failed, or None."""
+) -> tuple[Check | None, Evidence, float]:
+    """A suspicious entry under a ladder of its own: a check that failed, or None and the share
+    of the scale that noise explains.
+    """
     row, column = at
     share, scale = numbers_
     result, cotangents = result_cotangents(target.centre, row)
-    group = found.groups[column]
-    place = place_of(_evidence(target), int(group[0]))
-    per_unit = found.claimed[row, column] / found.direction[group[0]]
-    gradient = [np.zeros(x.shape) for x in target.points]
-    gradient[place.point][place.index] = per_unit
-    evidence = Evidence(target, cotangents, gradient, tolerance=tolerance)
+    evidence = Evidence(target, cotangents, None, push=modes.forward, tolerance=tolerance)
+    if modes.reverse is not None:
+        evidence.gradient = modes.reverse(cotangents)
+    place = _place(evidence, found, column)
+    if place is None:
+        return None, evidence, 0.0
     entry = look(evidence, place, unflatten(target, found.direction), confirm=True)
     if not np.isfinite(entry.probe.error):  # the domain's end: first order judged it
-        return None, evidence
-    if entry.probe.agrees or entry.probe.doubtful or (entry.is_kink and entry.is_inside):
-        return None, evidence
+        return None, evidence, 0.0
+    if entry.probe.doubtful:
+        return None, evidence, float(abs(entry.probe.residual) / scale[row, column])
+    if entry.is_kink and entry.is_inside:
+        return None, evidence, 0.0
+    if entry.probe.agrees:
+        return None, evidence, float(entry.probe.allowed / scale[row, column])
+    number = int(numbers(evidence)[place.point][place.index])
+    step = float(found.direction[number])
     worst = Worst(
         target.point_paths[place.point],
         place.index,
-        float(per_unit),
-        float(entry.probe.difference / found.direction[group[0]]),
+        entry.probe.claimed / step,
+        entry.probe.difference / step,
         entry.error,
         output=f"result {target.smooth[result[0]]}{bracket(result[1])}",
     )
-    error = abs(found.claimed[row, column] - entry.probe.difference) / scale[row, column]
+    error = abs(entry.probe.residual) / scale[row, column]
     text = f"derivative {worst.derivative:.9g}, difference {worst.difference:.9g}"
-    return Check("jacobian", WRONG, float(error), share, share, text, worst), evidence
+    return Check("jacobian", WRONG, float(error), share, share, text, worst), evidence, 0.0
+
+
+def _place(evidence: Evidence, found: Compressed, column: int) -> Place | None:
+    """The entry that a group of columns is wrong at; None where the group agrees after all."""
+    group = found.groups[column]
+    if len(group) == 1:
+        return place_of(evidence, int(group[0]))
+    direction = unflatten(evidence.target, _along(found.direction, group))
+    probe, _ = evidence.confirmed(*evidence.careful(direction))
+    if probe.agrees or probe.doubtful:
+        return None
+    return locate(evidence, probe) or place_of(evidence, int(group[0]))

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from checks.gradients.grain import Grain, grain
 from checks.gradients.ladder import (
     Estimate,
     Found,
@@ -239,10 +240,26 @@ class Evidence:
             centre=centre,
             readings=readings,
             size=size,
-            scale=np.r_[self.largest(direction), np.zeros(each.size)],
+            scale=np.r_[self._scale(direction), np.zeros(each.size)],
             unit=target.unit,
             correction=(lambda h: self.correction(direction, h, each.size)) if narrow else None,
+            grain=None if narrow else self._grain(centre),
+            weights=np.concatenate([np.ravel(wide(u)) for u in self.cotangents]),
         )
+
+    def _scale(self, direction: Direction) -> float:
+        """The largest term of the claim; 0 where that is not a number."""
+        size = self.largest(direction)
+        return size if np.isfinite(size) else 0.0
+
+    def _grain(self, centre: Sequence[Array]) -> Grain | None:
+        """The target's record of its results, for one more line."""
+        size = sum(y.size for y in centre)
+        if any(y.dtype.kind == "c" for y in centre) or not size:
+            return None
+        record: Grain = self.target.__dict__.setdefault("grain", grain(size))
+        record.begin()
+        return record
 
     def ladder(self, direction: Direction) -> Estimate:
         """A ladder that no claim is held against; every result is a reading."""
@@ -256,7 +273,8 @@ class Evidence:
         extra = [
             (wide(a) - wide(b)) / (2 * h) - d for a, b, d in zip(up, down, direction, strict=True)
         ]
-        return np.concatenate([[self.claimed(extra)], np.zeros(more)])
+        claimed = self.claimed(extra)
+        return np.concatenate([[claimed if np.isfinite(claimed) else 0.0], np.zeros(more)])
 
     def size_of(self, outputs: Sequence[Array]) -> float:
         """The size of what is summed in `read`: roundings of its terms add in quadrature."""

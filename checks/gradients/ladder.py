@@ -6,6 +6,7 @@ by one 64 times finer, or, where noise is what it shows, by coarser steps. Noise
 fourth differences at a tiny spacing (More and Wild, SIAM J. Sci. Comput. 33(3), 2011).
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -39,6 +40,7 @@ __all__ = [
 
 Array = np.ndarray[Any, Any]
 DEEP = 3
+BLOCK = 4  # rungs of a block
 
 
 def climb(
@@ -63,7 +65,7 @@ def climb(
         if shallow and _at_floor(line, blocks[-1], best):
             blocks = _coarser(line, blocks)
             break
-        if step < smallest_step(line.unit):
+        if step < smallest_step(line.unit) and not _is_beyond(line, blocks, step):
             break
         new = line.rung(step)
         if shallow and len(blocks) > 1 and _is_noise(blocks, new):
@@ -73,6 +75,26 @@ def climb(
         best, step = smaller(best, _read(line, blocks[-1], none)), step / 64
     found = _summary(line, blocks)
     return found if witness is None else _witnessed(line, blocks, found, witness)
+
+
+def _is_beyond(line: Line, blocks: Sequence[Sequence[Rung]], step: float) -> bool:
+    """Whether only steps below the smallest can tell: all of the last block left the domain, or
+    no block says anything, and the last moves less than the one before (a pole nearby).
+    """
+    if line.unit > constant("narrow_unit") or step < constant("gradient_finest_step"):
+        return False
+    if not any(r.finite for r in blocks[-1]):
+        return True
+    none = np.zeros_like(line.size)
+    if len(blocks) < 2 or any(
+        line.share(_read(line, b, none)) <= constant("meaningful") for b in blocks
+    ):
+        return False
+    before, last = (
+        abs(float(b[-1].odd[0] - b[-2].odd[0])) / (abs(float(b[-1].odd[0])) or 1.0)
+        for b in blocks[-2:]
+    )
+    return last < before / 2 or not math.isfinite(before)
 
 
 def _witnessed(line: Line, blocks: list[list[Rung]], found: Estimate, witness: Rung) -> Estimate:
@@ -164,14 +186,16 @@ def _summary(
     for block in reversed(finite):
         if len(block) < 2:
             continue
-        v, m, f = tableau(line, block, noise)
-        alone.append((v, m, f))
-        apart = np.abs(v - value) > constant("bend") * (m + moved + f + floor)
-        better = (m + f < moved + floor) & ~apart
-        value, moved, floor = (
-            np.where(better, new, old)
-            for new, old in zip((v, m, f), (value, moved, floor), strict=True)
-        )
+        alone.append(tableau(line, block, noise))
+        # one with coarser steps before it counts without them too: they may jump over a kink
+        parts = [tableau(line, block[-BLOCK:], noise)] if len(block) > BLOCK else []
+        for v, m, f in (*parts, alone[-1]):
+            apart = np.abs(v - value) > constant("bend") * (m + moved + f + floor)
+            better = (m + f < moved + floor) & ~apart
+            value, moved, floor = (
+                np.where(better, new, old)
+                for new, old in zip((v, m, f), (value, moved, floor), strict=True)
+            )
     rungs = [r for block in finite for r in block]
     if not rungs:
         nan, never = np.full(count, np.nan), np.zeros(count, bool)

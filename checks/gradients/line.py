@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from checks.gradients.grain import Grain
 from checks.tolerances import constant
 
 Array = np.ndarray[Any, Any]
@@ -88,6 +89,8 @@ class Line:
         unit: the unit roundoff of the function's arithmetic.
         correction: `correction(h)`: what rounding the moved point to its dtype adds to each
             reading's difference; None where it rounds in float64.
+        grain: what is seen of how coarse the results are, where they are real and wide, and
+            `weights` of the results in the first reading.
     """
 
     at: At
@@ -97,10 +100,14 @@ class Line:
     scale: Array
     unit: float
     correction: Callable[[float], Array] | None = None
+    grain: Grain | None = None
+    weights: Array | None = None
 
     def rung(self, h: float) -> Rung:
         """Both sides at one step."""
         up, down = self.at(h), self.at(-h)
+        if self.grain is not None and not self.grain.fine:
+            self.grain.see([np.concatenate([y.ravel() for y in side]) for side in (up, down)])
         odd = self.readings([a - b for a, b in zip(up, down, strict=True)]) / (2 * h)
         even = self.readings(
             [(a - c) + (b - c) for a, b, c in zip(up, down, self.centre, strict=True)]
@@ -108,6 +115,14 @@ class Line:
         if self.correction is not None:
             odd = odd - self.correction(h)
         return Rung(h, odd, even)
+
+    def coarseness(self) -> Array:
+        """The noise of each reading by the bits that the results are made of."""
+        if self.grain is None or self.weights is None:
+            return np.zeros_like(self.size)
+        each = self.grain.noise()
+        first = np.sqrt(np.sum((self.weights * each) ** 2))
+        return np.r_[first, each] if self.size.size > 1 else np.array([first])
 
     def floor(self, h: float, noise: Array) -> Array:
         """The round-off of a difference at one step."""

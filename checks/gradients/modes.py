@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from autodiff import tree
-from autodiff.errors import NotDifferentiableError
+from autodiff.errors import AutodiffError, NotDifferentiableError
 from checks.gradients.report import MUTATES_INPUT, NOT_DIFFERENTIABLE, WRONG_DTYPE, WRONG_SHAPE
 from checks.gradients.target import Target, TargetError, wide
 
@@ -123,7 +123,9 @@ class guarded:
 
 
 def first_line(error: BaseException) -> str:
-    """An exception's class and the first line of its text."""
+    """An exception's class and the first line of its text; all of the engine's own three."""
+    if isinstance(error, AutodiffError):  # the line of the user's and the way out
+        return f"{type(error).__name__}: {'; '.join(str(error).splitlines())}"
     lines = str(error).strip().splitlines() or [""]
     return f"{type(error).__name__}: {lines[0]}"
 

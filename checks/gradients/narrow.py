@@ -87,11 +87,13 @@ def _note(target: Target, text: str) -> str:
 
 def by_the_dot_test(checks: Sequence[Check]) -> list[Check]:
     """A forward mode too noisy to judge is right where it is the transpose of a right reverse."""
-    verdicts = {c.name: c.verdict for c in checks}
-    right = verdicts.get("reverse") == PASS and verdicts.get("dot") == PASS
+    passed = {c.name: c for c in checks if c.verdict == PASS}
+    if not {"reverse", "dot"} <= passed.keys():
+        return list(checks)
+    caught, text = passed["reverse"].detectable, "the transpose of reverse mode (dot test)"
     return [
-        dataclasses.replace(c, verdict=PASS, detail="the transpose of reverse mode (dot test)")
-        if right and c.name == "forward" and c.verdict == INCONCLUSIVE
+        dataclasses.replace(c, verdict=PASS, detectable=caught, detail=text)
+        if c.name == "forward" and c.verdict == INCONCLUSIVE
         else c
         for c in checks
     ]

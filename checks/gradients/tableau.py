@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from checks.gradients.line import Found, Line, Rung, first_step
+from checks.gradients.line import Found, Line, Rung, first_step, smallest_step
 from checks.tolerances import constant
 
 Array = np.ndarray[Any, Any]
+STRAIGHT = 3  # steps at which a slope is seen
 
 
 def moves_of(block: Sequence[Rung]) -> list[Array]:
@@ -27,8 +28,9 @@ def noise_of(line: Line, blocks: Sequence[Sequence[Rung]]) -> Array:
     """
     count = line.size.shape
     known = [b for b in blocks if len(b) > 1 and all(r.finite for r in b)]
+    grain = line.coarseness()
     if len(known) < 2:
-        return np.zeros(count)
+        return np.where(_isjump_of(known), 0.0, grain) if known else grain
     flat = np.all([(r.odd == 0) & (r.even == 0) for r in known[-1]], axis=0)
     moves = [np.max(moves_of(b)[-2:], axis=0) for b in known]
     steps = [b[-1].step for b in known]
@@ -37,12 +39,33 @@ def noise_of(line: Line, blocks: Sequence[Sequence[Rung]]) -> Array:
         floor = constant("noise_factor") * line.floor(steps[k], np.zeros(count))
         grows = moves[k] > np.maximum(moves_of(known[k - 1])[-1], floor)
         rests = (moves[-1] < moves[k] / 4) & ~flat
+        if len(known[k]) < len(known[-1]):  # steps too large were given up, smaller ones settle
+            size = np.abs(known[-1][-1].odd)
+            rests |= (moves[-1] < constant("far_too_large") * size) & ~flat
         noise = np.maximum(noise, np.where(grows & ~rests, moves[k] * steps[k], 0.0))
     lost = flat & flat[0]
     for block, move, step in zip(known[:-1], moves[:-1], steps[:-1], strict=True):
         moving = np.any([r.odd != 0 for r in block], axis=0)
         noise = np.where(lost & moving, np.maximum(noise, move * step), noise)
+    noise = np.max([noise, grain, _lost_of(known)], axis=0)
     return np.where(_isjump_of(known), 0.0, noise)
+
+
+def _lost_of(blocks: Sequence[Sequence[Rung]]) -> Array:
+    """What rounding the moved points hides: readings that have one slope at the coarse steps, the
+    same on both sides, and do not change at all at the fine ones.
+    """
+    rungs = [r for block in blocks for r in block]
+    odd, even = (np.abs([getattr(r, part) for r in rungs]) for part in ("odd", "even"))
+    steps = np.array([r.step for r in rungs])[:, None]
+    flat = (odd == 0) & (even == 0)
+    straight = ~flat & (even < odd / 2)
+    low = np.min(np.where(straight, odd, np.inf), axis=0)
+    high = np.max(np.where(straight, odd, 0.0), axis=0)
+    hides = np.max(np.where(flat, steps, 0.0), axis=0)
+    finer = hides < np.min(np.where(straight, steps, np.inf), axis=0)
+    lost = finer & flat[np.argmin(steps)] & (np.sum(straight, axis=0) >= STRAIGHT)
+    return np.where(lost & (low > high / 2), high * hides, 0.0)
 
 
 def _isjump_of(blocks: Sequence[Sequence[Rung]]) -> Array:
@@ -60,7 +83,7 @@ def _isjump_of(blocks: Sequence[Sequence[Rung]]) -> Array:
 def tableau(line: Line, rungs: Sequence[Rung], noise: Array) -> Found:
     """The value that moved least in a tableau, how much it moved, and its round-off."""
     column = [r.odd for r in rungs]
-    floors = [line.floor(r.step, noise) for r in rungs]
+    floors = [line.floor(r.step, noise) + _of_points(line, r) for r in rungs]
     if len(rungs) == 2:  # a block given up
         return (
             column[1],
@@ -83,6 +106,14 @@ def tableau(line: Line, rungs: Sequence[Rung], noise: Array) -> Found:
         np.where(wild, moved, best[1]),
         np.where(wild, floors[-1], best[2]),
     )
+
+
+def _of_points(line: Line, rung: Rung) -> Array:
+    """What the rounding of the moved points makes of a difference at a step below the smallest."""
+    if rung.step >= smallest_step(line.unit):
+        return np.zeros(line.size.shape)
+    size = np.maximum(line.scale, np.where(np.isfinite(rung.odd), np.abs(rung.odd), 0.0))
+    return np.asarray(constant("roundoff_floor_factor") * line.unit * size / rung.step)
 
 
 def _irregular(rungs: Sequence[Rung], floors: Sequence[Array]) -> tuple[Array, Array]:

@@ -69,6 +69,9 @@ def judge(evidence: Evidence, name: str, direction: Direction) -> Judged:
         if entry is None or not entry.is_kink:
             if entry is not None and not entry.probe.agrees:
                 return Judged(_wrong(evidence, name, probe, entry), probe, estimate, tuple(notes))
+            if not probe.agrees:  # the entry is right: another is not, or noise led to it
+                check = _contradicted(evidence, name, probe, entry)
+                return Judged(check, probe, estimate, tuple(notes), tuple(kinks))
             return _settled(evidence, name, probe, estimate, kinks, notes)
         if not entry.is_inside:
             return Judged(_wrong(evidence, name, probe, entry), probe, estimate, tuple(notes))
@@ -90,6 +93,16 @@ def _doubtful(name: str, probe: Probe) -> Check:
     text = f"{numbers_of(probe)}; differences at other steps say otherwise: the function is noisy"
     error = abs(probe.residual) / size
     return Check(name, INCONCLUSIVE, error, error, error, text)
+
+
+def _contradicted(evidence: Evidence, name: str, probe: Probe, entry: Entry | None) -> Check:
+    """A direction that disagrees, while the entry that it led to agrees: WRONG without a place
+    where both are sharp enough to mean it.
+    """
+    off = abs(probe.residual) / constant("bend")
+    if entry is not None and max(probe.allowed, entry.probe.allowed) < off:
+        return _wrong(evidence, name, probe, None)
+    return _doubtful(name, probe)
 
 
 def _is_bent(estimate: Estimate) -> bool:

@@ -11,7 +11,7 @@ from checks.gradients.diagnosis.factors import named
 from checks.gradients.diagnosis.pattern import Region, place, regions
 from checks.gradients.diagnosis.trial import Measured, Trial
 from checks.gradients.evidence import Probe
-from checks.gradients.target import pair
+from checks.gradients.target import pair, unit_of
 from checks.tolerances import constant
 
 Array = np.ndarray[Any, Any]
@@ -49,7 +49,20 @@ def partial_fault(trial: Trial, point: int, measured: Measured) -> Fault | None:
     found = _in_a_region(trial, point, measured)
     if found is None and measured.complete:
         found = _first(trial, point, _permuted(trial.gradient[point], measured))
-    return found or _reduced(trial, point) or _term(trial, point)
+    return found or _rounded(trial, point) or _reduced(trial, point) or _term(trial, point)
+
+
+def _rounded(trial: Trial, point: int) -> Fault | None:
+    """A claim of float32 numbers, right to their precision, of a function in float64."""
+    claim, unit = trial.gradient[point], unit_of(np.dtype(np.float32))
+    narrow = np.complex64 if claim.dtype.kind == "c" else np.float32
+    if trial.is_narrow or trial.narrow_claim or not np.array_equal(claim.astype(narrow), claim):
+        return None
+    for number in (0, 1):
+        probe = trial.fresh(point, number)
+        if not probe.explains < abs(probe.residual) <= constant("narrow_units") * unit * probe.size:
+            return None
+    return Fault("float32", "is rounded to float32")
 
 
 Candidate = tuple[str, str, Array]
@@ -79,18 +92,24 @@ def scaled(trial: Trial, point: int, region: Region) -> Fault | None:
     claim, probe = trial.gradient[point], trial.fresh(point, 0)
     inside = pair([np.where(region.mask, claim, 0)], [probe.direction[point]])
     needed = probe.difference - (probe.claimed - inside)
-    if not inside or not needed or not np.isfinite(inside):
+    if not inside or not np.isfinite(inside):
         return None
+    where = f" {located(region.text)}" if region.text else ""
+    if abs(needed) <= probe.allowed:  # the truth is zero there, no factor leads to it
+        new = np.where(region.mask, 0, claim)
+        if abs(inside) <= probe.allowed or not trial.holds(point, new):
+            return None
+        return Fault("not zero", f"should be zero{where}", new, region)
     c = inside / needed
     error = abs(c) * _blur(trial, probe) / abs(needed)
     factor = named(trial.target, c, error)
-    if not factor.is_simple and np.count_nonzero(claim[region.mask]) < 3:
+    few = not factor.is_simple and np.count_nonzero(claim[region.mask]) < 3
+    if few or abs(c - 1) <= constant("factor_sharp"):  # a rounding, not a factor
         return None
     exact = round(c) if abs(c - round(c)) <= error and round(c) else c
     new = np.where(region.mask, claim / exact, claim)
     if not trial.holds(point, new):
         return None
-    where = f" {located(region.text)}" if region.text else ""
     if factor.name == "-1":
         return Fault("sign", f"has the wrong sign{where}", new, region)
     return Fault("factor", f"{factor.phrase}{where}", new, region)

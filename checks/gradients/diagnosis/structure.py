@@ -270,6 +270,8 @@ def _jacobian(trial: Trial, modes: Modes, point: int) -> Fault | None:
     claim, blur = np.ravel(trial.gradient[point]), constant("factor_sharp")
     if not np.allclose(u @ rows, claim, rtol=blur, atol=blur * float(np.max(np.abs(claim)))):
         return None  # not even linear
+    if np.allclose(rows, rows.T, rtol=blur, atol=blur * float(np.max(np.abs(rows)))):
+        return None  # nothing to transpose
     new = rows @ u
     if not np.all(np.isfinite(new)) or not trial.holds(point, new.reshape(x.shape)):
         return None

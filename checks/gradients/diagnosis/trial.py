@@ -189,8 +189,10 @@ class Trial:
 
     # --- entries --------------------------------------------------------------------------
 
-    def entry(self, point: int, index: tuple[int, ...]) -> tuple[complex, float]:
-        """The true entry by differences, and the error that they explain."""
+    def entry(
+        self, point: int, index: tuple[int, ...], sharp: bool = False
+    ) -> tuple[complex, float]:
+        """The true entry by differences (a ladder, if `sharp`), and the error that they explain."""
         x = self.target.points[point]
         single = self._still()
         if point in self.target.symmetric_points:
@@ -200,10 +202,10 @@ class Trial:
             single[point][index] = self.size(point)[index]
         step = float(np.real(single[point][index]))
         step *= np.count_nonzero(single[point])  # a symmetric pair moves together
-        probe = self._look(single)
+        probe = self._look(single, sharp)
         if x.dtype.kind != "c":
             return probe.difference / step, probe.allowed / step
-        turned = self._look([1j * d for d in single])
+        turned = self._look([1j * d for d in single], sharp)
         value = complex(probe.difference, -turned.difference) / step
         return value, (probe.allowed + turned.allowed) / step
 
@@ -213,8 +215,8 @@ class Trial:
             self._sizes[point] = size_of(self.target.points[point])
         return self._sizes[point]
 
-    def _look(self, direction: Direction) -> Probe:
-        if self.evidence.step:
+    def _look(self, direction: Direction, sharp: bool) -> Probe:
+        if self.evidence.step and not sharp:
             return self.evidence.quick(direction)
         return self.evidence.careful(direction)[0]
 
@@ -235,7 +237,26 @@ class Trial:
             true[index] = value if true.dtype.kind == "c" else value.real
             allowed[index] = error
             looked += 1
+        self._decide(point, true, allowed)
         off = np.abs(claim - true) * self.free[point]
         bad = off > np.maximum(allowed, self.evidence.tolerance * np.abs(true))
         relevant = bad | (np.abs(true) > allowed)
         return Measured(true, bad, relevant, looked)
+
+    def _decide(self, point: int, true: Array, allowed: Array) -> None:
+        """Ladders for the entries that plain differences leave open, as long as they do better: a
+        direction that crosses kinks blurs all of them.
+        """
+        claim = self.gradient[point]
+        off = np.abs(claim - true) * self.free[point]
+        least = constant("factor_sharp") * float(np.nanmax(np.abs(true), initial=0.0))
+        for place in np.argwhere((off <= allowed) & (off > least)):
+            index = tuple(map(int, place))
+            if self.spent:
+                return
+            value, error = self.entry(point, index, sharp=True)
+            if not error < allowed[index] / 4:
+                return
+            allowed[off <= least] = np.minimum(allowed[off <= least], least)
+            true[index] = value if true.dtype.kind == "c" else value.real
+            allowed[index] = error
