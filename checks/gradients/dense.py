@@ -19,7 +19,7 @@ from checks.gradients.modes import Modes, UndefinedModeError, guarded
 from checks.gradients.narrow import narrow_tolerance, twin_of
 from checks.gradients.report import INCONCLUSIVE, PASS, WRONG, Check, Worst
 from checks.gradients.sparsity import colours_of
-from checks.gradients.target import Target, TargetError, wide
+from checks.gradients.target import Target, TargetError, closer, wide
 from checks.gradients.verdicts import bracket, result_cotangents
 from checks.tolerances import constant
 
@@ -66,7 +66,8 @@ def full_jacobian(
         target = twin_of(target) or target
     count = sum(x.size for x in target.points)
     groups = colours_of(target) or [np.array([i]) for i in range(count)]
-    direction = np.concatenate([d.ravel() for d in target.direction("jacobian")])
+    moves = target.direction("jacobian")
+    direction = np.concatenate([d.ravel() for d in closer(target, moves) or moves])
     claimed = claims(groups, direction)
     measure = _one_by_one if len(groups) <= 2 * SMALL else _batched
     value, allowed = measure(target, groups, direction)

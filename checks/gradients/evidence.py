@@ -1,6 +1,7 @@
 """What is known of one claimed gradient: its values, and differences along directions."""
 
 import dataclasses
+import math
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -242,6 +243,7 @@ class Evidence:
             size=size,
             scale=np.r_[self._scale(direction), np.zeros(each.size)],
             unit=target.unit,
+            clustered=clustering(target, direction),
             correction=(lambda h: self.correction(direction, h, each.size)) if narrow else None,
             grain=None if narrow else self._grain(centre),
             weights=np.concatenate([np.ravel(wide(u)) for u in self.cotangents]),
@@ -297,6 +299,16 @@ def entries(outs: Sequence[Array]) -> Array:
 
 
 Sides = tuple[list[Array], list[Array], Direction]
+
+
+def clustering(target: Target, direction: Sequence[Array]) -> float:
+    """How much larger the moved points are than a direction; 1 where they are alike."""
+    most = 1.0
+    for x, d in zip(target.points, direction, strict=True):
+        moved = np.abs(d) > 0
+        if moved.any():
+            most = max(most, float(np.max(np.abs(wide(x))[moved] / np.abs(d)[moved])))
+    return most if math.isfinite(most) and most > constant("clustered") else 1.0
 
 
 def mover(target: Target, direction: Sequence[Array]) -> Callable[[float], list[Array]]:

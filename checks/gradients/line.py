@@ -87,6 +87,7 @@ class Line:
         size: the magnitude of each reading's terms, for round-off.
         scale: per reading what an error is measured against.
         unit: the unit roundoff of the function's arithmetic.
+        clustered: how much larger the moved entries are than the direction; 1 in most cases.
         correction: `correction(h)`: what rounding the moved point to its dtype adds to each
             reading's difference; None where it rounds in float64.
         grain: what is seen of how coarse the results are, where they are real and wide, and
@@ -100,6 +101,7 @@ class Line:
     scale: Array
     unit: float
     correction: Callable[[float], Array] | None = None
+    clustered: float = 1.0
     grain: Grain | None = None
     weights: Array | None = None
 

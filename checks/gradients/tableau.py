@@ -109,11 +109,14 @@ def tableau(line: Line, rungs: Sequence[Rung], noise: Array) -> Found:
 
 
 def _of_points(line: Line, rung: Rung) -> Array:
-    """What the rounding of the moved points makes of a difference at a step below the smallest."""
-    if rung.step >= smallest_step(line.unit):
+    """What the rounding of the moved points makes of a difference, where it counts: at a step below
+    the smallest, or along a direction much smaller than the points.
+    """
+    if rung.step >= smallest_step(line.unit) and line.clustered == 1.0:
         return np.zeros(line.size.shape)
     size = np.maximum(line.scale, np.where(np.isfinite(rung.odd), np.abs(rung.odd), 0.0))
-    return np.asarray(constant("roundoff_floor_factor") * line.unit * size / rung.step)
+    unit = line.unit * line.clustered
+    return np.asarray(constant("roundoff_floor_factor") * unit * size / rung.step)
 
 
 def _irregular(rungs: Sequence[Rung], floors: Sequence[Array]) -> tuple[Array, Array]:

@@ -13,6 +13,7 @@ from autodiff import tree
 from autodiff.errors import AutodiffError
 from autodiff.forward import is_inexact
 from checks.gradients.framework import Flat, Framework, Native
+from checks.tolerances import constant
 
 Array = np.ndarray[Any, Any]
 
@@ -279,6 +280,20 @@ def size_of(x: Array) -> Array:
         return np.asarray(np.maximum(size, smallest))
     fallback = float(np.median(size[known])) if known.any() else 1.0
     return np.where(known, np.maximum(size, smallest), fallback)
+
+
+def closer(target: "Target", direction: Sequence[Array]) -> list[Array] | None:
+    """A direction sized like the spread of each array instead of its entries, where these lie close
+    together far from 0; None where nothing changes.
+    """
+    made, changed = [], False
+    for x, d in zip(target.points, direction, strict=True):
+        size = np.abs(wide(x))
+        spread = float(np.max(size, initial=0.0) - np.min(size, initial=np.inf)) if x.size else 0.0
+        near = 0.0 < spread < float(np.max(size, initial=0.0)) / constant("clustered")
+        changed |= near
+        made.append(d * np.minimum(spread / np.maximum(size, spread), 1.0) if near else d)
+    return made if changed else None
 
 
 def wide(y: Array) -> Array:

@@ -318,3 +318,25 @@ def test_symmetric_arguments() -> None:
     a = rng.normal(size=(4, 4))
     spd = a @ a.T + 4 * np.eye(4)
     assert check_gradients(np.linalg.cholesky, spd, symmetric=(0,), vmap=False).ok
+
+
+@pytest.mark.parametrize("offset", [1e4, 1e6, 1e8])
+def test_data_with_an_offset(offset: float) -> None:
+    """Steps relative to the entries would leave what the function sees: the spread decides."""
+
+    def normalised(v: Array) -> Any:
+        c = v - np.mean(v)
+        return np.sum(np.arange(1.0, 6.0) * c / np.sqrt(np.mean(c**2)))
+
+    for seed in range(5):
+        v = offset + np.random.default_rng(seed).normal(size=5)
+        report = check_gradients(normalised, v, seed=seed, vmap=False)
+        assert report.verdict == "PASS", str(report)
+        assert report.detectable < 1e-2
+
+        def doubled(v: Array) -> Array:
+            import autodiff as ad
+
+            return 2 * ad.grad(normalised)(v)
+
+        assert check_gradients(normalised, v, gradient=doubled, seed=seed).verdict == "WRONG"
