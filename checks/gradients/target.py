@@ -282,15 +282,23 @@ def size_of(x: Array) -> Array:
     return np.where(known, np.maximum(size, smallest), fallback)
 
 
+def _spread(x: Array) -> float:
+    """The largest minus the smallest entry (0 for complex arrays)."""
+    if not x.size or x.dtype.kind == "c":
+        return 0.0
+    return float(np.max(wide(x)) - np.min(wide(x)))
+
+
 def closer(target: "Target", direction: Sequence[Array]) -> list[Array] | None:
     """A direction sized like the spread of each array instead of its entries, where these lie close
     together far from 0; None where nothing changes.
     """
     made, changed = [], False
     for x, d in zip(target.points, direction, strict=True):
-        size = np.abs(wide(x))
-        spread = float(np.max(size, initial=0.0) - np.min(size, initial=np.inf)) if x.size else 0.0
-        near = 0.0 < spread < float(np.max(size, initial=0.0)) / constant("clustered")
+        size, spread = np.abs(wide(x)), _spread(x)
+        largest = float(np.max(size, initial=0.0))
+        rounding = constant("clustered") * unit_of(x.dtype) * largest
+        near = rounding < spread < largest / constant("clustered")
         changed |= near
         made.append(d * np.minimum(spread / np.maximum(size, spread), 1.0) if near else d)
     return made if changed else None
