@@ -255,7 +255,8 @@ def _evaluator(target: Target, k: int, rows: int) -> Evaluate:
         count = len(many)
         if count < rows:
             many = np.concatenate([many, np.repeat(many[:1], rows - count, axis=0)])
-        natives[k] = target.framework.native(many, original)
+        plain = isinstance(natives[k], np.ndarray)  # NumPy's own: no copy, nothing is written
+        natives[k] = many if plain else target.framework.native(many, original)
         outs = [wide(target.to_numpy(y)).reshape(rows, -1) for y in batched(natives)]
         return np.concatenate(outs, axis=1)[:count]
 
