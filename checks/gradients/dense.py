@@ -112,6 +112,8 @@ def _claims(target: Target, modes: Modes, groups: Columns, direction: Array) -> 
     results = sum(y.size for y in target.centre)
     if modes.reverse is not None and (modes.forward is None or results <= len(groups)):
         rows = _rows(target, modes, results)
+        if len(groups) == direction.size:  # each column alone
+            return np.asarray(rows * direction)
         return np.stack([rows[:, g] @ direction[g] for g in groups], axis=1)
     assert modes.forward is not None
     return np.stack(
@@ -195,18 +197,21 @@ def _differences(target: Target, groups: Columns, direction: Array, step: float)
     """Central differences `(m, groups)`, point by point so that the rest is not batched."""
     results = sum(y.size for y in target.centre)
     made = np.empty((results, len(groups)))
+    first_of, last_of = (np.array([g[i] for g in groups]) for i in (0, -1))
     start = 0
     for k, x in enumerate(target.points):
         within = start + x.size
-        inside = [j for j, g in enumerate(groups) if start <= g[0] < within]
-        alone = [j for j in inside if groups[j][-1] < within]
+        inside = np.flatnonzero((first_of >= start) & (first_of < within))
+        alone = inside[last_of[inside] < within]
         rows = max(1, CHUNK_BYTES // max(x.nbytes + 8 * results, 1))
         evaluate = _evaluator(target, k, min(rows, len(alone)))
         for first in range(0, len(alone), rows):
             chunk = alone[first : first + rows]
-            places = [groups[j] - start for j in chunk]
-            made[:, chunk] = _chunk(target, k, places, (direction[start:within], step), evaluate)
-        for j in set(inside) - set(alone):
+            row = np.repeat(np.arange(len(chunk)), [len(groups[j]) for j in chunk])
+            column = np.concatenate([groups[j] for j in chunk]) - start
+            move = direction[start:within], step
+            made[:, chunk] = _chunk(target, k, (row, column), move, evaluate)
+        for j in np.setdiff1d(inside, alone):
             made[:, j] = _apart(target, groups[j], direction, step)
         start = within
     return made
@@ -216,20 +221,25 @@ Evaluate = Callable[[Array], Array]
 
 
 def _chunk(
-    target: Target, k: int, places: Columns, move: tuple[Array, float], evaluate: Evaluate
+    target: Target,
+    k: int,
+    places: tuple[Array, Array],
+    move: tuple[Array, float],
+    evaluate: Evaluate,
 ) -> Array:
-    """The differences of groups inside one point, in one batched call where there is a vmap."""
-    direction, step = move
+    """The differences of groups inside one point (row, entry), in one batched call where there is
+    a vmap.
+    """
+    (rows, columns), (direction, step) = places, move
     x = target.points[k]
-    base = wide(x).ravel()
-    many = np.repeat(base[None], len(places), axis=0)
-    rows = np.repeat(np.arange(len(places)), [len(p) for p in places])
-    columns = np.concatenate(places)
-    sides = []
+    base, count = wide(x).ravel(), int(rows[-1]) + 1
+    many = np.empty((count, x.size), base.dtype)
+    many[:] = base
+    moved, sides = base[columns], []
     for sign in (1.0, -1.0):
-        many[rows, columns] = base[columns] + sign * step * direction[columns]
-        sides.append(evaluate(np.asarray(many.reshape(len(places), *x.shape), x.dtype)))
-    target.tally.calls += 2 * len(places)
+        many[rows, columns] = moved + sign * step * direction[columns]
+        sides.append(evaluate(np.asarray(many.reshape(count, *x.shape), x.dtype)))
+    target.tally.calls += 2 * count
     return np.asarray((sides[0] - sides[1]).T / (2 * step))
 
 
