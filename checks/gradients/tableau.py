@@ -145,7 +145,8 @@ def best_block(line: Line, blocks: Sequence[list[Rung]], noise: Array) -> list[R
         found = tableau(line, block, noise)
         return float(found[1][0] + found[2][0])
 
-    return min((b for b in blocks if b), key=error)
+    known = [b for b in blocks if b]
+    return known[0] if len(known) == 1 else min(known, key=error)
 
 
 def single_step(
