@@ -201,15 +201,15 @@ class Evidence:
         step = max(first_step(line.unit) / 1024, smallest_step(line.unit))
         step = constant("witness_step") * min(step, finest)
         fine = line.rung(step)
-        judged = gaps > found.allowed
+        judged, same = gaps > found.allowed, constant("same_at_every_step")
         off = np.abs(fine.odd - found.value)
         floor = constant("noise_factor") * line.floor(step, found.noise)
-        slack = np.where(judged, gaps / 4, constant("confirmed") * np.abs(found.value))
+        slack = np.where(judged, same * gaps, constant("confirmed") * np.abs(found.value))
         good = off <= found.allowed + floor + slack + found.last * min(step / finest, 1.0) ** 2
         for value, moved, own in found.blocks:  # finest first
-            apart = np.abs(value - found.value) > explained(moved, own) + gaps / 4
+            apart = np.abs(value - found.value) > explained(moved, own) + same * gaps
             good &= ~(judged & apart)
-        straight = np.abs(fine.even - found.jump) <= np.abs(found.jump) / 4 + floor
+        straight = np.abs(fine.even - found.jump) <= same * np.abs(found.jump) + floor
         good &= straight | (found.jump == 0)
         return fine, fine.finite and bool(np.all(good)) and not found.diverges.any()
 

@@ -135,77 +135,78 @@ def locate(
 
     With one such entry two or three further differences name it; each costs two calls.
     """
-    ids = numbers(evidence)
-    low, high = 0, sum(i.size for i in ids)
-    value, noise = signal(probe), probe.error
+    hunt = Hunt(evidence, probe.direction, numbers(evidence), signal, step)
+    left = Left(0, sum(i.size for i in hunt.ids), signal(probe), probe.error)
     for _ in range(ROUNDS):
-        if high - low <= 1:
-            return place_of(evidence, low)
-        found = _narrow(evidence, probe, ids, (low, high), (value, noise), signal, step)
+        if left.high - left.low <= 1:
+            return place_of(evidence, left.low)
+        found = _narrow(hunt, left)
         if found is None:
             return None
-        low, high, value, noise = found
+        left = found
     return None
 
 
-Narrowed = tuple[int, int, float, float]
+@dataclasses.dataclass(frozen=True)
+class Hunt:
+    """What stays the same while the places are narrowed down."""
+
+    evidence: Evidence
+    direction: Direction
+    ids: Sequence[Array]
+    signal: Signal
+    step: float | None
+
+    def measured(self, weights: Sequence[Array], value: float) -> Probe:
+        """A weighted difference at the given step, or one as sharp as the signal needs."""
+        weighted = [d * w for d, w in zip(self.direction, weights, strict=True)]
+        if self.step:
+            return self.evidence.quick(weighted, self.step)
+        return self.evidence.sharp(weighted, value)
 
 
-def _narrow(
-    evidence: Evidence,
-    probe: Probe,
-    ids: Sequence[Array],
-    span: tuple[int, int],
-    known: tuple[float, float],
-    signal: Signal,
-    step: float | None,
-) -> Narrowed | None:
-    """A smaller interval of places, with the signal of what is in it."""
-    (low, high), (value, noise) = span, known
+@dataclasses.dataclass(frozen=True)
+class Left:
+    """The places that are left `[low, high)`, the signal of what is in them, and its error."""
+
+    low: int
+    high: int
+    value: float
+    noise: float
+
+
+def _narrow(hunt: Hunt, left: Left) -> Left | None:
+    """Fewer places, by a difference whose weights grow with the number."""
+    low, high, value = left.low, left.high, left.value
     middle, half = (low + high - 1) / 2, max((high - low - 1) / 2, 0.5)
-    weights = [np.where((i >= low) & (i < high), 1 + 0.5 * (i - middle) / half, 0.0) for i in ids]
-    new = _measured(evidence, _times(probe.direction, weights), value, step)
-    if not value or not math.isfinite(signal(new)):
+    weights = [
+        np.where((i >= low) & (i < high), 1 + 0.5 * (i - middle) / half, 0.0) for i in hunt.ids
+    ]
+    new = hunt.measured(weights, value)
+    if not value or not math.isfinite(hunt.signal(new)):
         return None
-    ratio = signal(new) / value
-    blur = (4 * new.error + abs(ratio) * noise) / abs(value)
+    ratio = hunt.signal(new) / value
+    blur = (4 * new.error + abs(ratio) * left.noise) / abs(value)
     at, slack = middle + 2 * half * (ratio - 1), 2 * half * blur + 0.5
     first, last = max(low, math.floor(at - slack + 0.5)), min(high, math.ceil(at + slack + 0.5))
     if first < last and last - first <= 0.7 * (high - low) and abs(ratio - 1) <= 0.5 + blur:
-        return first, last, value, noise
-    return _half(evidence, probe, ids, span, known, signal, step)
+        return dataclasses.replace(left, low=first, high=last)
+    return _half(hunt, left)
 
 
-def _half(
-    evidence: Evidence,
-    probe: Probe,
-    ids: Sequence[Array],
-    span: tuple[int, int],
-    known: tuple[float, float],
-    signal: Signal,
-    step: float | None,
-) -> Narrowed | None:
-    """The half of an interval with the larger signal."""
-    (low, high), (value, noise) = span, known
-    cut = (low + high) // 2
-    inside = [np.where((i >= low) & (i < cut), 1.0, 0.0) for i in ids]
-    left = _measured(evidence, _times(probe.direction, inside), value, step)
-    first = signal(left)
-    rest = value - first
-    if not math.isfinite(first) or max(abs(first), abs(rest)) <= 2 * (left.error + noise):
+def _half(hunt: Hunt, left: Left) -> Left | None:
+    """The half of the places with the larger signal."""
+    cut = (left.low + left.high) // 2
+    probe = hunt.measured(
+        [np.where((i >= left.low) & (i < cut), 1.0, 0.0) for i in hunt.ids], left.value
+    )
+    first = hunt.signal(probe)
+    rest, noise = left.value - first, probe.error + left.noise
+    if not math.isfinite(first) or max(abs(first), abs(rest)) <= 2 * noise:
         return None
     if abs(first) >= abs(rest):
-        return low, cut, first, left.error
-    return cut, high, rest, left.error + noise
-
-
-def _measured(evidence: Evidence, direction: Direction, signal: float, step: float | None) -> Probe:
-    """A difference at a given step, or one as sharp as the signal needs."""
-    return evidence.quick(direction, step) if step else evidence.sharp(direction, signal)
-
-
-def _times(direction: Sequence[Array], weights: Sequence[Array]) -> Direction:
-    return [d * w for d, w in zip(direction, weights, strict=True)]
+        return Left(left.low, cut, first, probe.error)
+    return Left(cut, left.high, rest, noise)
 
 
 def search(evidence: Evidence, probe: Probe) -> Entry | None:

@@ -8,7 +8,7 @@ import pytest
 
 import autodiff as ad
 from checks.gradients.check import check_gradients
-from checks.gradients.framework import FrameworkError
+from checks.gradients.framework import FrameworkError, framework
 from checks.gradients.report import GradientError
 from checks.gradients.target import TargetError
 
@@ -198,3 +198,45 @@ def test_nothing_to_differentiate() -> None:
 def test_an_unknown_framework() -> None:
     with pytest.raises(FrameworkError, match="did you mean 'torch'"):
         check_gradients(np.sum, np.ones(3), framework="troch")
+
+
+def test_a_batching_rule_that_mixes_rows_is_wrong() -> None:
+    from autodiff.op import OPS
+    from checks.power.inject import mutated
+
+    right = OPS["SIN"].batch
+    assert right is not None
+
+    def mixed(size: int, args: Any, batched: Any, **params: Any) -> Any:
+        out, flag = right(size, args, batched, **params)
+        return np.flip(out, 0), flag
+
+    with mutated("SIN", batch=mixed):
+        report = check_gradients(np.sin, np.linspace(0.1, 1, 5))
+    assert report.verdict == "WRONG"
+    assert {c.name for c in report.checks if c.verdict == "WRONG"} == {"vmap"}
+    assert "vmap gives" in next(c.detail for c in report.checks if c.name == "vmap")
+
+
+def test_a_pullback_wrong_for_sparse_cotangents_only_fails_the_jacobian() -> None:
+    def vjp(x: Array, ct: Array) -> Array:
+        return ct * np.cos(x) * (1.01 if np.count_nonzero(ct) == 1 else 1.0)
+
+    x = np.linspace(0.3, 1.2, 7)
+    report = check_gradients(np.sin, x, vjp=vjp)
+    assert {c.name for c in report.checks if c.verdict == "WRONG"} == {"jacobian"}
+    assert report.worst is not None and report.worst.ratio == pytest.approx(1.01, rel=1e-6)
+    assert check_gradients(np.sin, x, vjp=vjp, full=False).ok  # probes are dense
+
+
+def test_the_composition_that_is_off_is_blamed_and_not_the_others() -> None:
+    from checks.gradients.higher import _agreement
+    from checks.gradients.target import Target
+
+    target = Target("f", framework("numpy"), np.sin, (np.ones(2),))
+    found = {"forward over forward": 1.01, "reverse over forward": 1.0, "forward over reverse": 1.0}
+    checks = _agreement(target, found, "second")
+    assert {c.name: c.verdict for c in checks} == {
+        "second: forward over forward": "WRONG",
+        "second: forward over reverse": "PASS",
+    }
