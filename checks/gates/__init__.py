@@ -4,12 +4,12 @@ import importlib
 from typing import Any
 
 _HOMES = {
-    "Dump": "checks.gates.dump",
+    "Dump": "checks.gates.capture.dump",
     "GateError": "checks.gates.errors",
     "Result": "checks.gates.record",
     "compare": "checks.gates.verdict",
-    "jax_jit": "checks.gates.capture_taps",
-    "jax_tap": "checks.gates.capture_taps",
+    "jax_jit": "checks.gates.capture.taps",
+    "jax_tap": "checks.gates.capture.taps",
 }
 
 

@@ -77,8 +77,8 @@ def _guarded(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Nam
 
 
 def _compare(given: argparse.Namespace) -> int:
-    from checks.gates.page import page
-    from checks.gates.report import line, printer, show, to_json, write
+    from checks.gates.reports.page import page
+    from checks.gates.reports.terminal import line, printer, show, to_json, write
     from checks.gates.verdict import compare, tensor_count
 
     out = printer()
@@ -120,7 +120,7 @@ def _steps(total: int) -> Iterator["Callable[[TensorRow], None]"]:
 
 def _inspect(given: argparse.Namespace) -> int:
     from checks.gates.overview import inspect
-    from checks.gates.report import printer
+    from checks.gates.reports.terminal import printer
 
     out = printer()
     for text in inspect(given.side, given.only):

@@ -9,8 +9,8 @@ from typing import Any
 
 from autodiff.errors import nearest
 from checks.gates.errors import GateError
-from checks.gates.manifest import Statistics, check_name, parsed
-from checks.gates.readers import text_of
+from checks.gates.formats.manifest import Statistics, check_name, parsed
+from checks.gates.formats.readers import text_of
 from checks.results import replace_text
 from checks.tolerances import constant
 

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from checks.gates.case import Case, load
-from checks.gates.causes_forms import formed
-from checks.gates.causes_layout import moved, reshaped, shifted
-from checks.gates.causes_places import nonfinite, placed
-from checks.gates.causes_tensors import related
-from checks.gates.causes_values import along_axes, valued
-from checks.gates.readers import Side
+from checks.gates.causes.case import Case, load
+from checks.gates.causes.forms import formed
+from checks.gates.causes.layout import moved, reshaped, shifted
+from checks.gates.causes.places import nonfinite, placed
+from checks.gates.causes.tensors import related
+from checks.gates.causes.values import along_axes, valued
+from checks.gates.formats.readers import Side
 from checks.gates.record import NONFINITE, OVER, SHAPE, Cause, TensorRow
 
 MOST_DETAILED = 50

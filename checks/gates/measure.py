@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from checks.gates.statistics import Doubles, Histogram
-from checks.gates.stored import Array, Stored, crc32
+from checks.gates.formats.statistics import Doubles, Histogram
+from checks.gates.formats.stored import Array, Stored, crc32
 
 BLOCK = 1 << 17  # entries a step: 1 MiB of float64
 SAMPLE = 1 << 18  # entries kept for the eta statistic

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from checks.gates.errors import GateError
-from checks.gates.manifest import ROLES, check_name, dtype_name, dtype_of
-from checks.gates.readers import Side, text_of
-from checks.gates.stored import Array, Stored
+from checks.gates.formats.manifest import ROLES, check_name, dtype_name, dtype_of
+from checks.gates.formats.readers import Side, text_of
+from checks.gates.formats.stored import Array, Stored
 
 SIDES = ("reference", "candidate")
 _KEYS = ("match", "name", "transpose", "slice", "split", "cast")

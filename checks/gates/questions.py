@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from checks.gates.case import Case, figure, load
+from checks.gates.causes.case import Case, figure, load
 from checks.gates.contract import Limit, rounded_up
-from checks.gates.readers import Side
+from checks.gates.formats.readers import Side
 from checks.gates.record import MISSING, NONFINITE, SHAPE, Answer, Result, TensorRow
 from checks.tolerances import constant
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from checks.gates.contract import Limit
 from checks.gates.errors import INVALID, PASSED, WRONG
-from checks.gates.manifest import GATE, INFORMATIONAL
+from checks.gates.formats.manifest import GATE, INFORMATIONAL
 from checks.gates.measure import Measured
 from checks.tolerances import constant
 

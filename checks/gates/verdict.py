@@ -8,11 +8,12 @@ from pathlib import Path
 from checks.gates.contract import Contract, Limit, read_contract
 from checks.gates.diagnosis import with_causes
 from checks.gates.errors import GateError
-from checks.gates.manifest import DEBUG, GATE
+from checks.gates.formats.manifest import DEBUG, GATE
+from checks.gates.formats.readers import Side, natural, open_side
+from checks.gates.formats.stored import Stored
 from checks.gates.measure import measure
 from checks.gates.names import Names, read_names, renamed
 from checks.gates.questions import answers
-from checks.gates.readers import Side, natural, open_side
 from checks.gates.record import (
     NO_CANDIDATE,
     NO_REFERENCE,
@@ -25,7 +26,6 @@ from checks.gates.record import (
     Result,
     TensorRow,
 )
-from checks.gates.stored import Stored
 
 Step = Callable[[TensorRow], None]
 

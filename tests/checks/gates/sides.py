@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from checks.gates.manifest import Tensor
+from checks.gates.formats.manifest import Tensor
 from checks.gates.record import Result
 from checks.gates.verdict import compare
 

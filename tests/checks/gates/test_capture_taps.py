@@ -14,9 +14,9 @@ import pytest
 import autodiff as ad
 from autodiff import ops, taps
 from checks import gates
-from checks.gates import capture_taps
+from checks.gates.capture import taps as capture_taps
 from checks.gates.errors import GateError
-from checks.gates.readers import Side, open_side
+from checks.gates.formats.readers import Side, open_side
 
 RNG = np.random.default_rng(5)
 X, W = RNG.normal(size=(48, 48)), RNG.normal(size=(48, 48)) / 7
@@ -395,7 +395,7 @@ def test_a_failure_in_a_callback_is_raised_when_the_dump_closes(
     def full(*args: Any) -> Any:
         raise OSError(28, "No space left on device")
 
-    from checks.gates import dump
+    from checks.gates.capture import dump
 
     monkeypatch.setattr(dump, "_append", full)
     with (

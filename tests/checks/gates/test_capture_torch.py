@@ -10,11 +10,11 @@ from torch import nn
 
 import autodiff as ad
 from checks import gates
-from checks.gates.capture_torch import matched, picked, reach
+from checks.gates.capture.torch_modules import matched, picked, reach
 from checks.gates.contract import Contract, provisional, write_contract
 from checks.gates.errors import GateError
-from checks.gates.manifest import Statistics
-from checks.gates.readers import open_side
+from checks.gates.formats.manifest import Statistics
+from checks.gates.formats.readers import open_side
 from checks.gates.record import Result
 
 HEADS, WIDTH, BLOCKS, WORDS = 2, 8, 5, 11

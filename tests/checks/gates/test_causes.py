@@ -253,7 +253,7 @@ def test_exchanged_tensors_are_found(tmp_path: Path) -> None:
 def test_of_a_large_tensor_the_first_rows_tell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("checks.gates.case.LIMIT", 512)
+    monkeypatch.setattr("checks.gates.causes.case.LIMIT", 512)
     result = pair(tmp_path, X, 3 * X)
     assert result.cause is not None and result.cause.name == "scale"
     assert pair(tmp_path / "b", X, X.T.reshape(X.shape)).cause is None

@@ -18,10 +18,10 @@ import torch
 
 import autodiff as ad
 from checks import gates
-from checks.gates import capture_arrays
+from checks.gates.capture import arrays as capture_arrays
 from checks.gates.errors import GateError
-from checks.gates.manifest import RunInfo, Tensor
-from checks.gates.readers import open_side
+from checks.gates.formats.manifest import RunInfo, Tensor
+from checks.gates.formats.readers import open_side
 
 RNG = np.random.default_rng(2)
 
@@ -323,7 +323,7 @@ def test_a_read_only_folder() -> None:
 def test_a_failed_write_leaves_neither_a_line_nor_half_a_file(
     tmp_path: Path, failing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from checks.gates import dump
+    from checks.gates.capture import dump
 
     def full(*args: Any) -> Any:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -347,7 +347,7 @@ def test_a_failed_write_leaves_neither_a_line_nor_half_a_file(
 def test_a_line_speaks_of_values_that_are_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from checks.gates import dump
+    from checks.gates.capture import dump
 
     def checked(path: Path, text: str) -> None:
         assert (path.parent / json.loads(text)["file"]).stat().st_size > 100
@@ -398,7 +398,7 @@ def test_the_package_loads_nothing_heavy() -> None:
     import subprocess
     import sys
 
-    code = "import sys, checks.gates; print('checks.gates.dump' in sys.modules)"
+    code = "import sys, checks.gates; print('checks.gates.capture.dump' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
     assert {"Dump", "jax_jit", "jax_tap"} <= set(dir(gates))

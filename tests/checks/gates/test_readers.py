@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from checks.gates.errors import GateError
-from checks.gates.manifest import DTYPES, Statistics, Tensor, dtype_name, dtype_of
+from checks.gates.formats.manifest import DTYPES, Statistics, Tensor, dtype_name, dtype_of
+from checks.gates.formats.readers import natural, open_side
+from checks.gates.formats.stored import safetensors_file
 from checks.gates.measure import measure
-from checks.gates.readers import natural, open_side
-from checks.gates.stored import safetensors_file
 from tests.checks.gates.sides import normal, write_side
 
 X = normal(5, 7)

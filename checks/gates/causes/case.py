@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from checks.gates.contract import Limit
+from checks.gates.formats.statistics import Doubles
+from checks.gates.formats.stored import Array, Stored
 from checks.gates.record import Cause
-from checks.gates.statistics import Doubles
-from checks.gates.stored import Array, Stored
 from checks.tolerances import constant
 
 # Entries a diagnosis holds in memory; of a larger tensor it sees the first rows.

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from checks.gates.errors import GateError
-from checks.gates.manifest import MANIFEST, RUN, RunInfo, Tensor, check_name, parsed
-from checks.gates.stored import Stored, npy_file, npz_file, raw_file, safetensors_file
+from checks.gates.formats.manifest import MANIFEST, RUN, RunInfo, Tensor, check_name, parsed
+from checks.gates.formats.stored import Stored, npy_file, npz_file, raw_file, safetensors_file
 
 
 @dataclass(frozen=True, slots=True)

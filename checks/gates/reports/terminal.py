@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from checks.gates.errors import GateError
-from checks.gates.manifest import INFORMATIONAL
+from checks.gates.formats.manifest import INFORMATIONAL
 from checks.gates.record import MISSING, OK, Result, TensorRow
 from checks.report.terminal import BAD, GOOD, NEAR, QUIET, console
 from checks.report.wording import number, plural

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from checks.gates.case import load
+from checks.gates.causes.case import load
+from checks.gates.formats.readers import open_side
 from checks.gates.names import Names, read_names, renamed
-from checks.gates.readers import open_side
 from checks.gates.record import NONFINITE, OVER, Result, TensorRow
-from checks.gates.report import shown, verdict
+from checks.gates.reports.terminal import shown, verdict
 
 WIDTH, HEIGHT, MARGIN = 960, 260, 56
 _CELLS, _MOST_STRIPS = 64, 12

@@ -24,11 +24,11 @@ import numpy as np
 
 from autodiff import taps
 from autodiff.optional import require
-from checks.gates.capture_run import caller
-from checks.gates.manifest import check_name
+from checks.gates.capture.run import caller
+from checks.gates.formats.manifest import check_name
 
 if TYPE_CHECKING:
-    from checks.gates.dump import Dump
+    from checks.gates.capture.dump import Dump
 
 _open: list["Dump"] = []  # of the whole process: JAX calls back on threads of its own
 _muted: contextvars.ContextVar[bool] = contextvars.ContextVar("muted", default=False)

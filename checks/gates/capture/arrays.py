@@ -14,9 +14,9 @@ import numpy as np
 
 from autodiff.tracer import Tracer
 from checks.gates.errors import GateError
-from checks.gates.manifest import DTYPES, Statistics, dtype_name, dtype_of
-from checks.gates.statistics import Accumulator
-from checks.gates.stored import SAFETENSORS
+from checks.gates.formats.manifest import DTYPES, Statistics, dtype_name, dtype_of
+from checks.gates.formats.statistics import Accumulator
+from checks.gates.formats.stored import SAFETENSORS
 
 Array = np.ndarray[Any, Any]
 CHUNK = 1 << 20  # bytes

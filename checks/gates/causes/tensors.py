@@ -4,10 +4,10 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from checks.gates.case import Case, figure
-from checks.gates.readers import Side
+from checks.gates.causes.case import Case, figure
+from checks.gates.formats.readers import Side
+from checks.gates.formats.statistics import Doubles
 from checks.gates.record import Cause, TensorRow
-from checks.gates.statistics import Doubles
 
 _MOST_OTHERS = 64
 

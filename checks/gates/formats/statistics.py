@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from checks.gates.manifest import Statistics
+from checks.gates.formats.manifest import Statistics
 
 Doubles = npt.NDArray[np.float64]
 

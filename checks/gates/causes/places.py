@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from checks.gates.case import Case, figure, listed, rms
+from checks.gates.causes.case import Case, figure, listed, rms
 from checks.gates.record import Cause
 from checks.tolerances import constant
 

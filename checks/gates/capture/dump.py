@@ -26,10 +26,19 @@ from types import TracebackType
 from typing import Any, Self
 
 from autodiff.errors import nearest
-from checks.gates.capture_arrays import FORMATS, as_array, digest, suffix, write
-from checks.gates.capture_run import caller, thread_count, versions
+from checks.gates.capture.arrays import FORMATS, as_array, digest, suffix, write
+from checks.gates.capture.run import caller, thread_count, versions
 from checks.gates.errors import GateError
-from checks.gates.manifest import GATE, MANIFEST, ROLES, RUN, RunInfo, Tensor, check_name, parsed
+from checks.gates.formats.manifest import (
+    GATE,
+    MANIFEST,
+    ROLES,
+    RUN,
+    RunInfo,
+    Tensor,
+    check_name,
+    parsed,
+)
 
 
 class Dump:
@@ -97,7 +106,7 @@ class Dump:
     # --- opening and closing ---
 
     def __enter__(self) -> Self:
-        from checks.gates.capture_taps import listening
+        from checks.gates.capture.taps import listening
 
         if self._seq or self._open:
             raise GateError("a Dump is entered once", str(self.folder), "make another Dump")
@@ -299,7 +308,7 @@ class Dump:
         self._torch().grads()
 
     def _torch(self) -> Any:
-        from checks.gates.capture_torch import Hooks
+        from checks.gates.capture.torch_modules import Hooks
 
         if self._hooks is None:
             self._hooks = Hooks(self)

@@ -6,7 +6,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from checks.gates.case import Case, figure
+from checks.gates.causes.case import Case, figure
 from checks.gates.record import Cause
 from checks.tolerances import constant
 

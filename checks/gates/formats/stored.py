@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from checks.gates.errors import GateError
-from checks.gates.manifest import Tensor, dtype_name, dtype_of
+from checks.gates.formats.manifest import Tensor, dtype_name, dtype_of
 
 CHUNK = 1 << 18  # entries: 1 MiB of float32
 Array = npt.NDArray[Any]

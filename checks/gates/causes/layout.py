@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from checks.gates.case import Case, listed
+from checks.gates.causes.case import Case, listed
 from checks.gates.record import Cause
 
 _MOST_AXES = 5

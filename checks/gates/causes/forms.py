@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from checks.gates.case import Case
+from checks.gates.causes.case import Case
+from checks.gates.formats.statistics import Doubles
 from checks.gates.record import Cause
-from checks.gates.statistics import Doubles
 
 _STEPS = 60
 _SAMPLE = 1 << 14

@@ -9,7 +9,7 @@ from autodiff.optional import require
 from checks.gates.errors import GateError
 
 if TYPE_CHECKING:
-    from checks.gates.dump import Dump
+    from checks.gates.capture.dump import Dump
 
 torch = require("torch", "torch", "the capture of a PyTorch module")
 

@@ -1,0 +1,1 @@
+"""Getting tensors out of a running program: a dump, PyTorch hooks, taps."""

@@ -1,0 +1,1 @@
+"""Why a tensor is off: one module for each kind of cause."""

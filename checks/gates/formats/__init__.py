@@ -1,0 +1,1 @@
+"""What stands on disk: manifests, files of every known format, statistics."""

@@ -1,0 +1,1 @@
+"""What a comparison prints and writes."""
