@@ -1,16 +1,15 @@
-"""`gradsweep gate`: compare two dumps, look into one, make a first tolerance file."""
+"""`gradsweep gate`: its sub-commands, their order in the help, their exit codes."""
 
 import argparse
+import importlib
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 from checks.gates.errors import UNUSABLE, GateError
 
-if TYPE_CHECKING:
-    from checks.gates.record import TensorRow
+# A module of `checks.gates.commands` each, light to import: what it works with comes when it runs.
+COMMANDS = ("compare", "inspect", "init")
 
 
 class Parser(argparse.ArgumentParser):
@@ -33,34 +32,16 @@ def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the sub-commands and their arguments."""
     commands = command.add_subparsers(title="commands", metavar="COMMAND", parser_class=Parser)
     command.set_defaults(run=lambda given: _no_command(command))
-    _compare_arguments(commands.add_parser("compare", help="two dumps against a tolerance file"))
-    inspect = commands.add_parser("inspect", help="what one dump holds")
-    inspect.add_argument("side", type=Path, metavar="DUMP")
-    inspect.add_argument("--only", metavar="GLOB", help="only these names")
-    inspect.set_defaults(run=_guarded(_inspect))
-    init = commands.add_parser("init", help="first tolerances from one or more reference runs")
-    init.add_argument("runs", type=Path, nargs="+", metavar="DUMP")
-    init.add_argument("--output", type=Path, required=True, metavar="FILE")
-    init.add_argument("--only", metavar="GLOB", help="only these names")
-    init.add_argument("--force", action="store_true", help="replace the file where it exists")
-    init.set_defaults(run=_guarded(_init))
+    for name in COMMANDS:
+        module = importlib.import_module(f"checks.gates.commands.{name}")
+        parser = commands.add_parser(name, help=module.HELP)
+        module.arguments(parser)
+        parser.set_defaults(run=_guarded(module.run))
 
 
 def _no_command(command: argparse.ArgumentParser) -> int:
     command.print_help(sys.stderr)
     return UNUSABLE
-
-
-def _compare_arguments(compare: argparse.ArgumentParser) -> None:
-    compare.add_argument("reference", type=Path, metavar="REFERENCE")
-    compare.add_argument("candidate", type=Path, metavar="CANDIDATE")
-    compare.add_argument("--tolerances", type=Path, required=True, metavar="FILE")
-    compare.add_argument("--names", type=Path, metavar="FILE", help="rules and roles (names.toml)")
-    compare.add_argument("--only", metavar="GLOB", help="only these names")
-    compare.add_argument("--json", type=Path, metavar="FILE", help="write the report there")
-    compare.add_argument("--html", type=Path, metavar="FILE", help="write a page there")
-    compare.add_argument("--quiet", action="store_true", help="print failing tensors alone")
-    compare.set_defaults(run=_guarded(_compare))
 
 
 def _guarded(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
@@ -74,64 +55,3 @@ def _guarded(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Nam
             return error.code
 
     return guarded
-
-
-def _compare(given: argparse.Namespace) -> int:
-    from checks.gates.reports.page import page
-    from checks.gates.reports.terminal import line, printer, show, to_json, write
-    from checks.gates.verdict import compare, tensor_count
-
-    out = printer()
-    with _steps(tensor_count(given.reference)) as step:
-        result = compare(
-            given.reference,
-            given.candidate,
-            given.tolerances,
-            names=given.names,
-            only=given.only,
-            step=step,
-        )
-    for row in result.rows:
-        if row.failed or not given.quiet:
-            out.print(line(row), soft_wrap=True)
-    show(result, out)
-    if given.json is not None:
-        write(given.json, to_json(result), "--json")
-    if given.html is not None:
-        write(given.html, page(result), "--html")
-    return result.exit_code
-
-
-@contextmanager
-def _steps(total: int) -> Iterator["Callable[[TensorRow], None]"]:
-    """A progress bar on a terminal; nothing elsewhere."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("compare", total=total)
-
-        def step(row: "TensorRow") -> None:
-            bar.update(task, advance=1, description=row.name)
-
-        yield step
-
-
-def _inspect(given: argparse.Namespace) -> int:
-    from checks.gates.overview import inspect
-    from checks.gates.reports.terminal import printer
-
-    out = printer()
-    for text in inspect(given.side, given.only):
-        out.print(text, soft_wrap=True, markup=False)
-    return 0
-
-
-def _init(given: argparse.Namespace) -> int:
-    from checks.gates.overview import first_contract
-    from checks.report.wording import plural
-
-    contract = first_contract(given.runs, given.output, given.only, force=given.force)
-    print(f"{given.output}: provisional limits of {plural(len(contract.limits), 'tensor')}")
-    return 0
