@@ -1,1 +1,1 @@
-"""The sub-commands of `gradsweep gate`: HELP, arguments(command) and run(given) in a module each."""
+"""The sub-commands of `gradsweep gate`: a module each, with HELP, arguments(command), run(given)."""
