@@ -1,1 +1,1 @@
-"""The sub-commands of `gradsweep gate`: a module each, with HELP, arguments(command), run(given)."""
+"""The commands of `gradsweep gate`: a module each, with HELP, arguments(command), run(given)."""

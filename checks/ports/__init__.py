@@ -1,0 +1,1 @@
+"""Real models in plain NumPy on the ops here, held against their references by the tensor gate."""
