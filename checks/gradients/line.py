@@ -92,6 +92,7 @@ class Line:
             reading's difference; None where it rounds in float64.
         grain: what is seen of how coarse the results are, where they are real and wide, and
             `weights` of the results in the first reading.
+        known: tableaux already read, by their steps, noise apart.
     """
 
     at: At
@@ -104,6 +105,7 @@ class Line:
     clustered: float = 1.0
     grain: Grain | None = None
     weights: Array | None = None
+    known: dict[tuple[float, ...], Found] = dataclasses.field(default_factory=dict)
 
     def rung(self, h: float) -> Rung:
         """Both sides at one step."""

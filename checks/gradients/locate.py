@@ -19,6 +19,7 @@ Array = np.ndarray[Any, Any]
 Signal = Callable[[Probe], float]
 ROUNDS = 24
 NEIGHBOURS = (1, -1, 2, -2)
+WIDER = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,12 +168,15 @@ class Hunt:
 
 @dataclasses.dataclass(frozen=True)
 class Left:
-    """The places that are left `[low, high)`, the signal of what is in them, and its error."""
+    """The places that are left `[low, high)`, the signal of what is in them, and its error; whether
+    a ratio says so, which truncation may have put beside the place.
+    """
 
     low: int
     high: int
     value: float
     noise: float
+    by_ratio: bool = False
 
 
 def _narrow(hunt: Hunt, left: Left) -> Left | None:
@@ -185,13 +189,22 @@ def _narrow(hunt: Hunt, left: Left) -> Left | None:
     new = hunt.measured(weights, value)
     if not value or not math.isfinite(hunt.signal(new)):
         return None
+    if left.by_ratio and abs(hunt.signal(new)) <= min(4 * (new.error + left.noise), abs(value) / 4):
+        return _wider(hunt, left)
     ratio = hunt.signal(new) / value
     blur = (4 * new.error + abs(ratio) * left.noise) / abs(value)
     at, slack = middle + 2 * half * (ratio - 1), 2 * half * blur + 0.5
     first, last = max(low, math.floor(at - slack + 0.5)), min(high, math.ceil(at + slack + 0.5))
     if first < last and last - first <= 0.7 * (high - low) and abs(ratio - 1) <= 0.5 + blur:
-        return dataclasses.replace(left, low=first, high=last)
+        return dataclasses.replace(left, low=first, high=last, by_ratio=True)
     return _half(hunt, left)
+
+
+def _wider(hunt: Hunt, left: Left) -> Left:
+    """More places on both sides: the signal is not in the ones that a ratio left."""
+    more, count = WIDER * (left.high - left.low), sum(i.size for i in hunt.ids)
+    low, high = max(left.low - more, 0), min(left.high + more, count)
+    return dataclasses.replace(left, low=low, high=high, by_ratio=False)
 
 
 def _half(hunt: Hunt, left: Left) -> Left | None:

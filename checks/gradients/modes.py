@@ -9,7 +9,7 @@ import numpy as np
 from autodiff import tree
 from autodiff.errors import AutodiffError, NotDifferentiableError
 from checks.gradients.report import MUTATES_INPUT, NOT_DIFFERENTIABLE, WRONG_DTYPE, WRONG_SHAPE
-from checks.gradients.target import Target, TargetError, wide
+from checks.gradients.target import Target, TargetError, equal, wide
 
 Array = np.ndarray[Any, Any]
 Pull = Callable[[Sequence[Array]], list[Array]]
@@ -178,7 +178,7 @@ def _fitting(value: Array, like: Array, what: str) -> Array:
 def _unchanged(target: Target, natives: Sequence[Any], before: Sequence[Array], what: str) -> None:
     for native, old in zip(natives, before, strict=True):
         now = target.to_numpy(native)
-        if not np.array_equal(now, np.asarray(old, now.dtype), equal_nan=True):
+        if not equal(now, np.asarray(old, now.dtype)):
             raise ModeError(MUTATES_INPUT, f"the derivative writes into {what}")
 
 
@@ -186,7 +186,7 @@ def _same(first: Sequence[Array], second: Sequence[Array]) -> None:
     from checks.gradients.report import NONDETERMINISTIC
 
     for a, b in zip(first, second, strict=True):
-        if not np.array_equal(a, b, equal_nan=True):
+        if not equal(a, b):
             worst = float(np.max(np.abs(a - b)))
             raise ModeError(
                 NONDETERMINISTIC, f"two runs of the backward pass differ by up to {worst:.3g}"

@@ -11,7 +11,7 @@ from checks.gradients.report import (
     NOT_DIFFERENTIABLE,
     Check,
 )
-from checks.gradients.target import Target, unit_of
+from checks.gradients.target import Target, equal, unit_of
 from checks.tolerances import constant
 
 Array = np.ndarray[Any, Any]
@@ -60,7 +60,7 @@ def _mutation(target: Target) -> list[Check]:
     found = []
     for i in numeric:
         after, before = target.to_numpy(full[i]), target.leaves[i]
-        if not np.array_equal(after, before, equal_nan=before.dtype.kind in "fc"):
+        if not equal(after, before):
             where = np.argwhere(np.atleast_1d(after != before))
             text = (
                 f"{target.name} writes into {target.paths[i]}: {len(where)} of {before.size} "
@@ -77,7 +77,7 @@ def _repeated(target: Target, notes: list[str]) -> list[Check]:
         if a.shape != b.shape:
             text = f"result {i} has shape {a.shape}, then {b.shape}: two calls differ"
             return [Check("probe", NONDETERMINISTIC, detail=text)]
-        if np.array_equal(a, b, equal_nan=True):
+        if equal(a, b):
             continue
         worst = float(np.nanmax(np.abs(a.astype(complex) - b.astype(complex))))
         size = float(np.nanmax(np.abs(a.astype(complex)), initial=0.0))

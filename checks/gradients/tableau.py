@@ -82,6 +82,15 @@ def _isjump_of(blocks: Sequence[Sequence[Rung]]) -> Array:
 
 def tableau(line: Line, rungs: Sequence[Rung], noise: Array) -> Found:
     """The value that moved least in a tableau, how much it moved, and its round-off."""
+    if np.any(noise):
+        return _tableau(line, rungs, noise)
+    steps = tuple([r.step for r in rungs])
+    if steps not in line.known:
+        line.known[steps] = _tableau(line, rungs, noise)
+    return line.known[steps]
+
+
+def _tableau(line: Line, rungs: Sequence[Rung], noise: Array) -> Found:
     column = [r.odd for r in rungs]
     floors = [line.floor(r.step, noise) + _of_points(line, r) for r in rungs]
     if len(rungs) == 2:  # a block given up

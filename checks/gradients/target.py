@@ -103,8 +103,13 @@ class Target:
     @functools.cached_property
     def paths(self) -> list[str]:
         """A readable name of each leaf: `x`, `params['w']`, `args[0]`."""
-        names = list(self.names) or parameter_names(self.function, len(self.args))
+        names = self.parameters
         return [p for n, a in zip(names, self.args, strict=True) for p in tree.paths(a, n)]
+
+    @functools.cached_property
+    def parameters(self) -> list[str]:
+        """A name of each positional argument."""
+        return list(self.names) or parameter_names(self.function, len(self.args))
 
     @functools.cached_property
     def leaves(self) -> list[Any]:
@@ -246,6 +251,7 @@ class Target:
             yield
 
 
+@functools.cache
 def unit_of(dtype: np.dtype[Any]) -> float:
     """The unit roundoff of a floating dtype: half the distance from 1 to the next number."""
     import ml_dtypes
@@ -270,16 +276,27 @@ def size_of(x: Array) -> Array:
     """The size a relative step is measured in: |x|; for zeros the median nonzero |x| of the
     array, else 1. At least the smallest normal number of the dtype over its unit roundoff.
     """
-    import ml_dtypes
-
     size = np.abs(x).astype(np.float64)
-    tiny = float(ml_dtypes.finfo(x.dtype).tiny)  # type: ignore[no-untyped-call]
-    smallest = tiny / unit_of(x.dtype)
+    smallest = _smallest(x.dtype)
     known = (size > 0) & np.isfinite(size)
     if known.all():
         return np.asarray(np.maximum(size, smallest))
     fallback = float(np.median(size[known])) if known.any() else 1.0
     return np.where(known, np.maximum(size, smallest), fallback)
+
+
+@functools.cache
+def _smallest(dtype: np.dtype[Any]) -> float:
+    import ml_dtypes
+
+    return float(ml_dtypes.finfo(dtype).tiny) / unit_of(dtype)  # type: ignore[no-untyped-call]
+
+
+def equal(a: Array, b: Array) -> bool:
+    """Whether two arrays hold the same numbers, NaN in the same places."""
+    if np.array_equal(a, b):
+        return True
+    return a.dtype.kind in "fcV" and bool(np.array_equal(a, b, equal_nan=True))
 
 
 def _spread(x: Array) -> float:

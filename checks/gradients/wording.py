@@ -24,7 +24,7 @@ from checks.gradients.report import (
     GradientReport,
     Worst,
 )
-from checks.gradients.target import Target, parameter_names
+from checks.gradients.target import Target
 from checks.tolerances import constant
 
 LINES = 25
@@ -360,7 +360,7 @@ def again(target: Target) -> str:
     """One line that makes the same check again, by the names of its arguments."""
     manual = target.manual
     written = {f.name: getattr(manual, f.name) for f in dataclasses.fields(manual)}
-    parts = [target.name, *(target.names or parameter_names(target.function, len(target.args)))]
+    parts = [target.name, *target.parameters]
     parts += [f"{k}={getattr(v, '__name__', '...')}" for k, v in written.items() if v is not None]
     if target.argnums is not None:
         parts.append(f"argnums={target.argnums}")

@@ -63,6 +63,14 @@ def test_a_single_wrong_entry_is_named(name: str, fault: str) -> None:
         assert report.worst.ratio == pytest.approx(FAULTS[fault], rel=1e-3, abs=1e-3)
 
 
+def test_a_place_that_truncation_moved_is_looked_for_beside_it() -> None:
+    x = np.random.default_rng(1).normal(size=100_000)
+    vjp = _faulty(np.sin, (0, 67871), 0.0)
+    report = check_gradients(np.sin, x, vjp=vjp, modes=("reverse",), seed=9, explain=False)
+    assert report.worst is not None and report.worst.index == (67871,)
+    assert report.evaluations <= 40
+
+
 def test_a_wrong_entry_of_forward_mode_is_named() -> None:
     def jvp(primals: tuple[Array], tangents: tuple[Array]) -> Array:
         (x,), (t,) = primals, tangents
