@@ -86,10 +86,11 @@ def subjects(op: str) -> tuple[Subject, ...]:
     return tuple(subjects_of(entry(op)))
 
 
-def run_item(item: Item, sample: str | None = None) -> Rows:
+def run_item(item: Item, sample: str | None = None, *, prepared: bool = False) -> Rows:
     """All rows of one op on one surface.
 
-    `sample` selects one sample by name. A surface whose package is missing gives one skipped row.
+    `sample` selects one sample by name; `prepared` says that the subjects are prepared, so that
+    neighbouring ops are not looked at. A surface whose package is missing gives one skipped row.
     """
     found = surface(item.surface)
     if found.missing:
@@ -101,7 +102,9 @@ def run_item(item: Item, sample: str | None = None) -> Rows:
     rows = []
     for dtype in found.dtypes:
         claimed = [s for s in chosen if _claims(found, s)]
-        if found.prepare is not None and claimed:
+        if found.prepare is not None and sample is not None:
+            found.prepare(claimed, dtype)
+        elif claimed and not prepared:
             _prepare(found, item, claimed, dtype)
         rows += [run_subject(found, s, dtype) for s in claimed]
     return rows if sample is not None else rows + unmatched(item, rows)
@@ -115,7 +118,7 @@ def run_chunk(surface_name: str, ops: Sequence[str]) -> list[Rows]:
     if found.prepare is not None:
         for dtype in found.dtypes:
             found.prepare([s for op in ops for s in subjects(op) if _claims(found, s)], dtype)
-    return [run_item(Item(op, surface_name)) for op in ops]
+    return [run_item(Item(op, surface_name), prepared=True) for op in ops]
 
 
 def _claims(found: Surface, subject: Subject) -> bool:
@@ -129,7 +132,8 @@ def _claims(found: Surface, subject: Subject) -> bool:
 
 def _prepare(found: Surface, item: Item, claimed: Sequence[Subject], dtype: str) -> None:
     """Prepare a whole chunk of neighbouring ops at once: modules and processes are shared."""
-    assert found.prepare is not None
+    if found.prepare is None:
+        return
     group = list(claimed)
     if found.chunk and all(not s.user for s in claimed):
         kinds = sorted(ENTRIES)

@@ -13,6 +13,7 @@ from autodiff import taps, tree
 from autodiff.errors import AutodiffError, ShapeError
 from autodiff.interpret import Reference, base_width, evaluate_native, float_dtype
 from autodiff.lower.options import lowering
+from autodiff.lower.shared import shared
 from autodiff.op import Op, body_program, get
 from autodiff.optional import require
 from autodiff.program import Equation, Literal, Program, Spec, Var, sub_programs
@@ -205,7 +206,7 @@ class _Lowering:
         if op.kind == "TAP":
             return (values[0],)
         params = {k: self.to(v) if isinstance(v, np.dtype) else v for k, v in eq.params.items()}
-        rule = lowering_rule(op)
+        rule = shared(lowering_rule(op))
         given = (_Evaluate(self, effects), *values) if op.control else values
         with enable_x64(any(_is_wide(self.to(d)) for d in _equation_dtypes(eq))):
             result = rule(*given, **params)

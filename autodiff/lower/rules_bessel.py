@@ -99,9 +99,9 @@ def zeta_s(s: Any, q: Any, *, order: int) -> Any:
         log_t = jnp.log(t)
         return [jnp.exp(-s * log_t) * (-log_t) ** k / math.factorial(k) for k in range(order + 1)]
 
-    total = jnp.zeros_like(s)
-    for n in range(16):
-        total = total + powers(q + n)[order]
+    log_t = jnp.log(q[..., None] + jnp.arange(16, dtype=q.dtype))
+    head = jnp.exp(-s[..., None] * log_t) * (-log_t) ** order / math.factorial(order)
+    total = jnp.sum(head, axis=-1)
     t = q + 16
     rest = powers(t)
     pole = [(-1) ** k / (s - 1) ** (k + 1) for k in range(order + 1)]

@@ -1,5 +1,7 @@
 """JAX functions of the incomplete gamma and beta functions and their parameter derivatives."""
 
+import functools
+import math
 from typing import Any
 
 import jax.numpy as jnp
@@ -7,11 +9,14 @@ import numpy as np
 from jax import lax
 
 from autodiff.kernels import incomplete as kernels
-from autodiff.lower.rules_special import polygamma as _polygamma
 
 
 def _digammas(order: int, x: Any) -> Any:
-    return lax.digamma(x) if order == 0 else _polygamma(x, n=order)
+    """digamma (order 0) or a derivative of it, for x > 0: no reflection."""
+    if order == 0:
+        return lax.digamma(x)
+    tail = lax.zeta(jnp.full(x.shape, order + 1, x.dtype), x)
+    return (-1) ** (order + 1) * math.factorial(order) * jnp.where(x == jnp.inf, 0, tail)
 
 
 def _stirling(a: Any) -> Any:
@@ -122,6 +127,7 @@ def betainc_ab(a: Any, b: Any, x: Any, *, orders: tuple[int, int]) -> Any:
     log_near, log_far = jnp.log(near) - v, jnp.log(far) + rise
     log_t, log_u = jnp.where(low, log_near, log_far), jnp.where(low, log_far, log_near)
 
+    @functools.cache
     def log_derivative(i: int, j: int) -> Any:
         both = _digammas(i + j - 1, p + q)
         if j == 0:

@@ -10,7 +10,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from autodiff.errors import AutodiffError, nearest
 from autodiff.optional import available
+
+
+class SettingError(AutodiffError):
+    """An environment variable holds what it cannot mean."""
+
 
 # Several workers share the cores, so that threads inside one would only make results depend on
 # their number; on a GPU they share the memory, which JAX would otherwise take whole.
@@ -45,6 +51,19 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 )
 
 
+def xla_options() -> Mapping[str, Any]:
+    """The compile options that `$GRADSWEEP_XLA` names, "quick" where it is not set.
+
+    Raises:
+        SettingError: there are none of that name.
+    """
+    name = os.environ.get("GRADSWEEP_XLA", "quick")
+    if name not in OPTIONS:
+        hint = nearest(name, OPTIONS) or f"set it to one of {', '.join(OPTIONS)}"
+        raise SettingError(f"unknown compile options {name!r}", "in $GRADSWEEP_XLA", hint)
+    return OPTIONS[name]
+
+
 def cache_folder() -> Path:
     """The user's folder for compiled programs: `$GRADSWEEP_CACHE`, or under the user cache.
 
@@ -73,7 +92,11 @@ def prepare_environment() -> dict[str, str]:
 
     Variables the user has set stay. Threads are read at import, so they are left alone once NumPy
     is loaded; the compile cache is configured either way.
+
+    Raises:
+        SettingError: `$GRADSWEEP_XLA` names no compile options.
     """
+    xla_options()
     wanted = {} if "numpy" in sys.modules else dict(THREADS)
     wanted["XLA_PYTHON_CLIENT_PREALLOCATE"] = THREADS["XLA_PYTHON_CLIENT_PREALLOCATE"]
     folder = cache_folder()

@@ -6,12 +6,14 @@ same digest and the bytes of the arguments: it is a function of them. `GRADSWEEP
 everything anew. An entry whose bytes are not what was written is warned about and made again.
 """
 
+import contextlib
 import functools
 import hashlib
 import os
 import pickle
 import re
 import tempfile
+import time
 import warnings
 import zlib
 from collections.abc import Sequence
@@ -35,6 +37,7 @@ SOURCES = (
 _ADDRESS = re.compile(r"<[\w.]+ \d+>")
 _RULE = re.compile(r"rule '[^']*'")
 PACKAGES = ("jax", "jaxlib", "numpy", "ml_dtypes")
+UNUSED = 30 * 24 * 3600  # seconds after its last use that an entry is removed
 
 
 class CacheWarning(UserWarning):
@@ -120,6 +123,7 @@ def load(key: str | None) -> Any:
     path = root / key
     try:
         data = path.read_bytes()
+        os.utime(path)  # its last use
     except OSError:
         return None
     start = len(MAGIC) + 32
@@ -144,9 +148,20 @@ def save(key: str | None, value: Any) -> None:
     body = zlib.compress(pickle.dumps(value, protocol=5), 1)
     try:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        prune(root)
         handle, name = tempfile.mkstemp(dir=root)
         with os.fdopen(handle, "wb") as file:
             file.write(MAGIC + hashlib.sha256(body).digest() + body)
         os.replace(name, root / key)
     except OSError as error:  # a full or read-only disk costs time, not results
         warnings.warn(f"nothing is kept in {root}: {error}", CacheWarning, stacklevel=2)
+
+
+@functools.cache
+def prune(root: Path) -> None:
+    """Remove what nothing has used for a month: old versions' entries; once in a process."""
+    oldest = time.time() - UNUSED
+    for path in root.iterdir():
+        with contextlib.suppress(OSError):  # another process removed it, or may not be touched
+            if path.stat().st_mtime < oldest:
+                path.unlink()

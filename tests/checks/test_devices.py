@@ -12,7 +12,7 @@ import pytest
 import autodiff as ad
 from autodiff.errors import GuardError
 from autodiff.families import batch_broadcasting
-from autodiff.lower.child import ChildTimeout
+from autodiff.lower.child import Child, ChildTimeout
 from autodiff.lower.jax import LoweringError
 from autodiff.lower.stablehlo import UnsupportedError
 from autodiff.op import Op
@@ -20,7 +20,8 @@ from autodiff.precision import dot_general
 from autodiff.rounding import PrecisionError
 from autodiff.trace import bind
 from checks import devices
-from checks.devices import DeviceError, Emitted, batch, environment, kept, modules
+from checks.cli import main
+from checks.devices import DeviceError, Emitted, batch, environment, interpreted, kept, modules
 from checks.power.inject import mutated
 
 pytest.importorskip("jax")
@@ -213,6 +214,36 @@ def test_an_inverse_transform_of_odd_length_is_left_to_the_device(n):
     assert isinstance(got.emitted.results, UnsupportedError) is (n == 5)
     if n == 4:
         np.testing.assert_allclose(got.emitted.results[0], np.fft.irfft(x, n), rtol=1e-13)
+
+
+def product(n):
+    a, b = np.ones((2, n)), np.ones((n, 3))
+    return ad.trace(np.matmul, a, b), [a, b]
+
+
+@pytest.mark.parametrize("n", [0, 2, 10])
+def test_an_empty_product_is_left_to_the_device(monkeypatch, n):
+    starts, started = [], Child._started
+    monkeypatch.setattr(Child, "_started", lambda self: starts.append(1) or started(self))
+    (got,) = run_modules([product(n)], "jax-cpu", "float64")
+    np.testing.assert_array_equal(got.device[0], np.full((2, 3), float(n)))
+    assert isinstance(got.emitted.results, UnsupportedError) is (n == 0)
+    assert bool(starts) is (n > 0)
+
+
+def test_what_ends_the_interpreter_leaves_the_others_alone(monkeypatch):
+    monkeypatch.setattr(interpreted, "_lacking", lambda functions, name: None)
+    monkeypatch.setenv("GRADSWEEP_FRESH", "1")
+    given = cases(4)
+    given.insert(2, product(0))
+    results = run_modules(given, "jax-cpu", "float64")
+    for i, (program, args) in enumerate(given):
+        if i == 2:
+            assert isinstance(results[i].emitted.results, UnsupportedError)
+            assert "the child process ended" in str(results[i].emitted.results)
+            continue
+        want = ad.interpret(program, *args)
+        np.testing.assert_allclose(results[i].emitted.results[0], want, rtol=1e-13)
 
 
 def test_two_loads_are_run():
@@ -417,6 +448,27 @@ def test_the_users_own_settings_stay(monkeypatch):
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "/somewhere/else")
     new = environment.prepare_environment()
     assert "JAX_COMPILATION_CACHE_DIR" not in new
+
+
+def test_unknown_compile_options_are_named(monkeypatch, capsys):
+    monkeypatch.setenv("GRADSWEEP_XLA", "quik")
+    text = "unknown compile options 'quik'\nin $GRADSWEEP_XLA\ndid you mean 'quick'?"
+    with pytest.raises(environment.SettingError) as caught:
+        environment.prepare_environment()
+    assert str(caught.value) == text
+    assert main(["sweep", "--op", "SIN", "--surface", "reverse"]) == 3
+    assert capsys.readouterr().err == f"gradsweep: {text}\n"
+
+
+def test_what_nothing_used_for_a_month_is_removed(folder):
+    kept.save("old", 1)
+    kept.save("used", 2)
+    for key in ("old", "used"):
+        os.utime(folder / key, (0, 0))
+    assert kept.load("used") == 2
+    kept.prune.cache_clear()
+    kept.save("new", 3)
+    assert [kept.load(key) for key in ("old", "used", "new")] == [None, 2, 3]
 
 
 def test_the_cache_folder_follows_the_variables(monkeypatch, tmp_path):

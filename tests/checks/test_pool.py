@@ -1,5 +1,10 @@
 """The pool: which surfaces go together, and in what order."""
 
+import gc
+
+import pytest
+
+from checks import pool
 from checks.pool import PLAIN_CHUNK, chunks
 from checks.runner import items
 from checks.surfaces.base import HOST, load, surface
@@ -20,3 +25,14 @@ def test_parts_that_prepare_come_first() -> None:
     prepares = [bool(surface(names[0]).chunk) for names, _ in chunks(items())]
     assert prepares == sorted(prepares, reverse=True) and not prepares[-1]
     assert max(len(ops) for names, ops in chunks(items()) if "vmap" in names) == PLAIN_CHUNK
+
+
+def test_a_worker_collects_garbage_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = gc.get_threshold()
+    monkeypatch.setattr(pool, "prepare_worker", lambda: None)
+    try:
+        pool.start_worker()
+        assert gc.get_threshold() == pool.COLLECTED and gc.get_freeze_count()
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()

@@ -39,6 +39,20 @@ def test_an_unknown_sample_suggests_the_nearest():
         run_item(Item("EXP", "reverse"), sample="shape_scala")
 
 
+def test_only_the_ops_asked_for_are_prepared(monkeypatch):
+    prepared = []
+    spied = dataclasses.replace(
+        surface("render"),
+        prepare=lambda group, dtype: prepared.append({s.name for s in group}),
+        check=lambda subject, dtype, judge: None,
+    )
+    monkeypatch.setattr(runner, "surface", lambda name: spied)
+    run_item(Item("EXP", "render"), sample="shape_5")
+    runner.run_chunk("render", ["EXP"])
+    runner.run_chunk("render", ["EXP", "LOG"])
+    assert prepared == [{"EXP"}, {"EXP"}, {"EXP", "LOG"}]
+
+
 def exclude(monkeypatch, **fields):
     base = Exclusion("EXP", "reverse", "wrong", "for the sake of this test", error="gradient")
     monkeypatch.setattr(runner, "EXCLUSIONS", (dataclasses.replace(base, **fields),))
