@@ -32,8 +32,11 @@ MARKERS = {
 )
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options of the sweep."""
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    """Add the options of the sweep, and the tensor gate's fixture."""
+    from checks.gates import fixture
+
+    pluginmanager.register(fixture, "gradsweep-gate")
     group = parser.getgroup("gradsweep", "op sweep (gradsweep)")
     group.addoption("--sweep", action="store_true", help="run the op sweep as test items")
     group.addoption("--sweep-op", action="append", metavar="KIND", help="only this op")
@@ -56,9 +59,13 @@ def pytest_configure(config: pytest.Config) -> None:
     from autodiff._guard import check_imports
 
     check_imports()
+    from autodiff.errors import AutodiffError
     from checks.pool import prepare_worker
 
-    prepare_worker()
+    try:
+        prepare_worker()
+    except AutodiffError as error:
+        raise pytest.UsageError(str(error)) from None
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Controller(config), "gradsweep-controller")
 

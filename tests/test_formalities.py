@@ -178,9 +178,11 @@ def test_files_stay_small(path: Path) -> None:
 
 def test_no_tolerance_outside_the_table() -> None:
     """No float literal below 1e-3 stands in checks/ outside the table of tolerances (colours of
-    the report apart)."""
+    the report, and the models that are ported, apart)."""
     found = []
     for path in (ROOT / "checks").rglob("*.py"):
+        if "ports" in path.parts:  # the epsilons of their norms
+            continue
         for node in ast.walk(ast.parse(path.read_text())):
             value = getattr(node, "value", None)
             if isinstance(node, ast.Constant) and isinstance(value, float):

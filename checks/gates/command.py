@@ -2,14 +2,28 @@
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Callable
+from io import TextIOWrapper
+from types import MethodType
 from typing import Any, NoReturn
 
 from checks.gates.errors import UNUSABLE, GateError
 
 # A module of `checks.gates.commands` each, light to import: what it works with comes when it runs.
-COMMANDS = ("compare", "inspect", "init")
+COMMANDS = (
+    "compare",
+    "rejudge",
+    "report",
+    "inspect",
+    "init",
+    "names",
+    "calibrate",
+    "power",
+    "isolate",
+    "bisect",
+)
 
 
 class Parser(argparse.ArgumentParser):
@@ -22,14 +36,24 @@ class Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Refuse what is left over here, where the exit code is known."""
-        found, rest = super().parse_known_args(args, namespace)
-        if rest:
-            self.error(f"unrecognized arguments: {' '.join(rest)}")
-        return found, rest
+        return all_known(self, super().parse_known_args(args, namespace))
+
+
+def all_known(parser: argparse.ArgumentParser, parsed: Any) -> Any:
+    """Return what a parser made of its arguments, where none is left over."""
+    if parsed[1]:
+        parser.error(f"unrecognized arguments: {' '.join(parsed[1])}")
+    return parsed
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the sub-commands and their arguments."""
+    # The parser of `gate` itself is made by its caller.
+    command.error = MethodType(Parser.error, command)  # type: ignore[method-assign]
+    plain = command.parse_known_args
+    command.parse_known_args = (  # type: ignore[method-assign]
+        lambda args=None, namespace=None: all_known(command, plain(args, namespace))
+    )
     commands = command.add_subparsers(title="commands", metavar="COMMAND", parser_class=Parser)
     command.set_defaults(run=lambda given: _no_command(command))
     for name in COMMANDS:
@@ -48,10 +72,21 @@ def _guarded(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Nam
     """The exit code of an error is its own: 2 or 3."""
 
     def guarded(given: argparse.Namespace) -> int:
+        from checks.report.wording import printable
+
+        if sys.stdout is None:  # closed by the caller: >&-
+            sys.stdout = open(os.devnull, "w", encoding="utf-8")
+        if isinstance(sys.stdout, TextIOWrapper):  # of an encoding that may lack a character
+            sys.stdout.reconfigure(errors="backslashreplace")
         try:
             return run(given)
         except GateError as error:
-            print(f"gradsweep gate: {error}", file=sys.stderr)
+            print(f"gradsweep gate: {printable(str(error))}", file=sys.stderr)
             return error.code
+        except OSError as error:
+            where = f"\n  at {error.filename}" if error.filename else ""
+            text = f"cannot be read or written: {error.strerror or error}{where}"
+            print(f"gradsweep gate: {printable(text)}\n  check the path", file=sys.stderr)
+            return UNUSABLE
 
     return guarded

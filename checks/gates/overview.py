@@ -4,11 +4,11 @@ import fnmatch
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from checks.gates.contract import Contract, Limit, provisional, write_contract
 from checks.gates.errors import INVALID, GateError
 from checks.gates.formats.manifest import DEBUG, GATE, Statistics
 from checks.gates.formats.readers import Side, open_side
 from checks.gates.formats.statistics import statistics
+from checks.gates.limits.contract import Contract, Limit, provisional, write_contract
 from checks.gates.reports.terminal import shown
 from checks.report.wording import plural
 

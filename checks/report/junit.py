@@ -28,7 +28,7 @@ def text(rows: Iterable[Row], name: str = "gradsweep") -> str:
     `error`, `tolerance`, `headroom`, `ulp`, `componentwise` and `evaluations`, of the worst row.
     """
     every = list(rows)
-    root = ET.Element("testsuites", name=_clean(name))
+    root = ET.Element("testsuites", name=clean(name))
     totals = {"tests": 0, "failures": 0, "skipped": 0}
     for surface in surface_order(row.surface for row in every):
         suite = _suite(surface, [row for row in every if row.surface == surface])
@@ -45,7 +45,7 @@ def text(rows: Iterable[Row], name: str = "gradsweep") -> str:
 
 
 def _suite(surface: str, rows: list[Row]) -> ET.Element:
-    suite = ET.Element("testsuite", name=_clean(surface))
+    suite = ET.Element("testsuite", name=clean(surface))
     by_op: dict[str, list[Row]] = {}
     for row in rows:
         by_op.setdefault(row.op, []).append(row)
@@ -63,8 +63,8 @@ def _case(op: str, surface: str, rows: list[Row]) -> ET.Element:
     found = summary(rows)
     case = ET.Element(
         "testcase",
-        classname=f"gradsweep.{_clean(surface)}",
-        name=_clean(op),
+        classname=f"gradsweep.{clean(surface)}",
+        name=clean(op),
         time=f"{found.seconds:.3f}",
     )
     case.append(_properties(rows))
@@ -73,13 +73,13 @@ def _case(op: str, surface: str, rows: list[Row]) -> ET.Element:
         worst = max(bad, key=lambda row: severity(row.headroom))
         failure = ET.SubElement(case, "failure", type=worst.status)
         failure.set(
-            "message", _clean(f"{plural(len(bad), 'sample')} of {len(rows)}: {_line(worst)}")
+            "message", clean(f"{plural(len(bad), 'sample')} of {len(rows)}: {_line(worst)}")
         )
-        failure.text = _clean("\n\n".join(map(_block, bad)))
+        failure.text = clean("\n\n".join(map(_block, bad)))
     elif not any(row.status == PASS for row in rows):
         first = next((row for row in rows if row.status == EXCLUDED), rows[0])
         kind = "known failure" if first.status == EXCLUDED else "not run"
-        ET.SubElement(case, "skipped", message=_clean(f"{kind}: {first.reason}"))
+        ET.SubElement(case, "skipped", message=clean(f"{kind}: {first.reason}"))
     return case
 
 
@@ -100,7 +100,7 @@ def _properties(rows: list[Row]) -> ET.Element:
                 values[key] = number(getattr(row, key))
     element = ET.Element("properties")
     for key, value in values.items():
-        ET.SubElement(element, "property", name=key, value=_clean(str(value)))
+        ET.SubElement(element, "property", name=key, value=clean(str(value)))
     return element
 
 
@@ -117,6 +117,6 @@ def _block(row: Row) -> str:
     return "\n".join(part for part in (head, row.message, row.repro) if part)
 
 
-def _clean(value: str) -> str:
+def clean(value: str) -> str:
     """Return `value` with U+FFFD for each character that XML cannot hold."""
     return _NOT_XML.sub("\ufffd", value)

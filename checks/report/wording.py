@@ -17,6 +17,17 @@ def number(value: float | None, digits: int = 3) -> str:
     return f"{value:.{digits}g}"
 
 
+def printable(text: str) -> str:
+    """Return `text` with its control characters and lone surrogates escaped, newlines apart: what
+    a terminal obeys, and what no encoding holds.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c == "\n" or c.isprintable() else c.encode("unicode_escape").decode() for c in text
+    )
+
+
 def plural(count: int, word: str) -> str:
     """Return "1 op", "2 ops"."""
     return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"

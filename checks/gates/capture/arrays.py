@@ -4,7 +4,9 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import sys
+import unicodedata
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +23,7 @@ from checks.gates.formats.stored import SAFETENSORS
 Array = np.ndarray[Any, Any]
 CHUNK = 1 << 20  # bytes
 FORMATS = ("npy", "safetensors")
+_DEVICES = {"CON", "PRN", "AUX", "NUL", *(f"{d}{n}" for d in ("COM", "LPT") for n in range(10))}
 _SAFETENSORS = {v: k for k, v in SAFETENSORS.items() if k != "C128"}  # which the format has not
 
 
@@ -107,6 +110,17 @@ def suffix(dtype: str, file_format: str) -> str:
     if file_format == "safetensors" and dtype in _SAFETENSORS:
         return ".safetensors"
     return ".npy" if _is_of_numpy(dtype) else ".bin"
+
+
+def file_name(key: str) -> str:
+    """Return a file's name for a tensor, one that Windows takes, too."""
+    text = re.sub(r'[<>"|?*]', "_", key)
+    return f"_{text}" if text.split(".")[0].strip().upper() in _DEVICES else text
+
+
+def folded(file: str) -> str:
+    """Return what is one file on some disks: "A" and "a", an accent in one character or two."""
+    return unicodedata.normalize("NFC", file).casefold()
 
 
 def _is_of_numpy(dtype: str) -> bool:

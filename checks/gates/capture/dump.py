@@ -14,7 +14,6 @@ always speaks of whole values, whenever the run ends.
 
 import contextlib
 import datetime
-import errno
 import fnmatch
 import os
 import shlex
@@ -26,7 +25,16 @@ from types import TracebackType
 from typing import Any, Self
 
 from autodiff.errors import nearest
-from checks.gates.capture.arrays import FORMATS, as_array, digest, suffix, write
+from checks.gates.capture.arrays import (
+    FORMATS,
+    as_array,
+    digest,
+    file_name,
+    folded,
+    suffix,
+    write,
+)
+from checks.gates.capture.folder import append, remove, unwritable
 from checks.gates.capture.run import caller, thread_count, versions
 from checks.gates.errors import GateError
 from checks.gates.formats.manifest import (
@@ -37,12 +45,15 @@ from checks.gates.formats.manifest import (
     RunInfo,
     Tensor,
     check_name,
-    parsed,
 )
+from checks.gates.formats.transcript import TRANSCRIPT, write_transcript
 
 
 class Dump:
     """An open dump of one side of a comparison; a context manager.
+
+    Where GATE_DUMP_ONLY holds names or patterns, separated by commas, no other tensor is written:
+    `gradsweep gate bisect` sets it.
 
     A name put again is its next call: `dec.logits`, `dec.logits#1`, ... The calls of one name may
     differ in shape and dtype (a decode step with a longer cache). Any thread may put.
@@ -94,6 +105,7 @@ class Dump:
             command=shlex.join(sys.argv) if command is None else command,
             device=device,
         )
+        self._only = [p for p in os.environ.get("GATE_DUMP_ONLY", "").split(",") if p]
         self._hashes: dict[str, str] = {}
         self._lock = threading.RLock()
         self._open = False
@@ -113,7 +125,7 @@ class Dump:
         try:
             self._prepare()
         except OSError as error:
-            raise _unwritable(self.folder, error) from None
+            raise unwritable(self.folder, error) from None
         with contextlib.ExitStack() as stack:
             stack.enter_context(listening(self))
             self._stack = stack.pop_all()
@@ -151,7 +163,7 @@ class Dump:
             fix = "choose another folder" + (", or pass overwrite=True" if is_dump else "")
             raise GateError(what, str(self.folder), fix)
         if is_dump:
-            _remove(self.folder)
+            remove(self.folder)
         with open(self.folder / MANIFEST, "x", encoding="utf-8"):
             pass
         self._write_run(finished=False)
@@ -204,6 +216,8 @@ class Dump:
                 producer is unknown, a call is there already, the file cannot be written.
         """
         check_name(name)
+        if not self._wanted(name):
+            return array
         values = as_array(array, name)
         with self._lock:
             self._check_open(f"tensor {name!r}")
@@ -228,8 +242,8 @@ class Dump:
     def _write(self, values: Any, **facts: Any) -> None:
         dtype = values.dtype.name
         tensor = Tensor(dtype=dtype, shape=values.shape, file="-", seq=self._seq, **facts)
-        file = f"{tensor.key}{suffix(dtype, self._format)}"
-        while file.casefold() in self._files:  # "A" and "a" are one file on some disks
+        file = file_name(tensor.key) + suffix(dtype, self._format)
+        while folded(file) in self._files:
             file = f"{self._seq}-{file}"
         path = self.folder / file
         try:
@@ -243,10 +257,10 @@ class Dump:
                 statistics=figures,
                 **facts,
             ).to_line()
-            _append(self.folder / MANIFEST, line + "\n")
+            append(self.folder / MANIFEST, line + "\n")
         except OSError as error:
-            raise _unwritable(path, error) from None
-        self._files.add(file.casefold())
+            raise unwritable(path, error) from None
+        self._files.add(folded(file))
         self._seq += 1
 
     def input(self, name: str, array: Any) -> Any:
@@ -268,6 +282,21 @@ class Dump:
                 raise GateError(what, str(self.folder), f'd.input("{name}.1", ...) for the second')
             self._write_run(finished=False)
         return array
+
+    def transcript(
+        self, text: str | None = None, tokens: Iterable[int | str] | None = None
+    ) -> None:
+        """Write transcript.json, what the run said: the gate tells whether that changed.
+
+        Raises:
+            GateError: the dump is not open, there is neither, a token is neither an integer nor a
+                text, the file cannot be written.
+        """
+        self._check_open(TRANSCRIPT)
+        try:
+            write_transcript(self.folder, text, tokens)
+        except OSError as error:
+            raise unwritable(self.folder / TRANSCRIPT, error) from None
 
     # --- PyTorch modules ---
 
@@ -329,6 +358,14 @@ class Dump:
         if not self._open:
             raise GateError("the dump is not open", where, "with gates.Dump(...) as d:")
 
+    def _wanted(self, name: str) -> bool:
+        """Whether it is to be written; where not, its role counts as used all the same."""
+        if not self._only or any(fnmatch.fnmatchcase(name, p) for p in self._only):
+            return True
+        self._check_open(f"tensor {name!r}")
+        self._role_of(name)
+        return False
+
     def _role_of(self, name: str) -> str:
         matching = [p for p in self._roles if fnmatch.fnmatchcase(name, p)]
         self._used.update(matching)
@@ -336,6 +373,8 @@ class Dump:
 
     def _producers(self, inputs: Iterable[str], name: str) -> tuple[str, ...]:
         found = (inputs,) if isinstance(inputs, str) else tuple(inputs)
+        if self._only:  # those that were not written are named nowhere
+            found = tuple(k for k in found if k in self._keys or k in self._hashes)
         for key in found:
             if key not in self._keys and key not in self._hashes:
                 what = f"its producer {key!r} was not dumped before it"
@@ -348,33 +387,3 @@ def _role(role: object, where: str) -> str:
     if role not in ROLES:
         raise GateError(f"unknown role {role!r}", where, f"write {', '.join(ROLES)}")
     return str(role)
-
-
-def _remove(folder: Path) -> None:
-    """Remove the dump in a folder: what its manifest names, and what was left half-written."""
-    listed = []
-    for line in (folder / MANIFEST).read_text(encoding="utf-8").splitlines():
-        with contextlib.suppress(GateError):  # a line of another program, or half a line
-            name = parsed(line, MANIFEST).get("file")
-            if isinstance(name, str) and Path(name).name == name:
-                listed.append(folder / name)
-    for path in [*listed, *folder.glob(".*.part"), folder / RUN, folder / MANIFEST]:
-        path.unlink(missing_ok=True)
-
-
-def _append(path: Path, text: str) -> None:
-    """Append a line, or nothing."""
-    with open(path, "r+b", buffering=0) as file:
-        end = file.seek(0, os.SEEK_END)
-        raw = text.encode()
-        try:
-            if file.write(raw) != len(raw):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        except OSError:
-            file.truncate(end)
-            raise
-
-
-def _unwritable(path: Path, error: OSError) -> GateError:
-    what = f"cannot write: {error.strerror or error}"
-    return GateError(what, str(path), "choose a folder that can be written, with space left")

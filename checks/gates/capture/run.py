@@ -7,10 +7,12 @@ import sys
 
 import autodiff
 
-_PACKAGES = ("numpy", "jax", "jaxlib", "torch", "ml_dtypes", "safetensors", "transformers")
-_HIDDEN = tuple(
-    os.path.dirname(os.path.abspath(str(f))) + os.sep for f in (__file__, autodiff.__file__)
+_PACKAGES = (
+    *("numpy", "jax", "jaxlib", "torch", "ml_dtypes", "safetensors"),
+    *("transformers", "onnxruntime"),
 )
+_GATES = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_HIDDEN = (_GATES + os.sep, os.path.dirname(os.path.abspath(str(autodiff.__file__))) + os.sep)
 
 
 def caller() -> str:

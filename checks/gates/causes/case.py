@@ -5,16 +5,19 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
-from checks.gates.contract import Limit
+from checks.gates.comparison.record import Cause
 from checks.gates.formats.statistics import Doubles
 from checks.gates.formats.stored import Array, Stored
-from checks.gates.record import Cause
+from checks.gates.limits.contract import Limit
 from checks.tolerances import constant
 
 # Entries a diagnosis holds in memory; of a larger tensor it sees the first rows.
 LIMIT = 1 << 22
+# Entries that a fit must explain with each parameter; many slices, and entries in each of them.
+_LEAST, _MANY, _EACH = 4, 8, 2
 
 
 @dataclass(frozen=True)
@@ -34,13 +37,25 @@ class Case:
 
     @cached_property
     def r(self) -> Doubles:
-        """The reference in float64, in its shape."""
+        """The reference in float64, in its shape; where complex, a last axis holds both parts."""
         return _wide(self.reference)
 
     @cached_property
     def c(self) -> Doubles:
         """The candidate in float64."""
         return _wide(self.candidate)
+
+    @property
+    def parts(self) -> int | None:
+        """The axis of real and imaginary parts; None where the values are real."""
+        return self.reference.ndim if self.reference.dtype.kind == "c" else None
+
+    @cached_property
+    def rounding(self) -> float:
+        """What a few units in the last place are, rms, of the coarser of both dtypes."""
+        kinds = [v.dtype for v in (self.reference, self.candidate) if v.dtype.kind not in "biu"]
+        eps = max((float(ml_dtypes.finfo(k).eps) for k in kinds), default=0.0)  # type: ignore[no-untyped-call]
+        return constant("gate_ladder_width") * eps * rms(self.r)
 
     @cached_property
     def size(self) -> float:
@@ -72,6 +87,23 @@ class Case:
         within = self.limit.passes(float(e.max()), float(e.mean()))
         return share if within and share <= constant("gate_undone_better") else None
 
+    def enough(self, parameters: int, axes: tuple[int, ...] | None = None) -> bool:
+        """Whether a fit would have to explain several entries with each parameter, in the median
+        slice.
+
+        Entries count by their share of the squared error, (sum e^2)^2 / sum e^4: where a few
+        dominate, a fit of as many parameters explains anything. Two for each parameter do where
+        there are many slices: that a fit leaves a thousandth in all of them is no chance.
+        """
+        squares = (self.c - self.r) ** 2
+        fourth = np.atleast_1d(np.sum(squares**2, axis=axes))
+        counted = np.atleast_1d(np.sum(squares, axis=axes) ** 2)
+        off = fourth > 0
+        least = _LEAST if np.count_nonzero(off) < _MANY else _EACH
+        slack = 1 - np.finfo(np.float32).eps
+        enough = counted[off] >= least * parameters * fourth[off] * slack
+        return bool(enough.size) and bool(np.mean(enough) >= 0.5)
+
     def cause(self, name: str, text: str, undone: Any, right: Any = None) -> Cause | None:
         """Return the cause where undoing it leaves next to nothing, else None."""
         share = self.left(undone, right)
@@ -96,6 +128,8 @@ def load(reference: Stored, candidate: Stored, limit: Limit) -> Case:
     if reference.tensor.shape == candidate.tensor.shape:
         rows = [rows[0], rows[0]]
     r, c = reference.load(rows[0]), candidate.load(rows[1])
+    if (r.dtype.kind == "c") != (c.dtype.kind == "c"):  # one side alone has imaginary parts
+        r, c = r.astype(np.complex128), c.astype(np.complex128)
     return Case(r, c, limit, whole=rows == [None, None])
 
 
@@ -113,7 +147,7 @@ def rms(values: Any) -> float:
 def _wide(values: Array) -> Doubles:
     if values.dtype.kind == "c":
         pairs: Doubles = np.ascontiguousarray(values.astype(np.complex128)).view(np.float64)
-        return pairs
+        return pairs.reshape(*values.shape, 2)
     with np.errstate(all="ignore"):
         wide: Doubles = values.astype(np.float64)
     return wide

@@ -8,11 +8,14 @@ from typing import Any
 import numpy as np
 
 from checks.gates.causes.case import Case, listed
-from checks.gates.record import Cause
+from checks.gates.comparison.record import Cause
 
 _MOST_AXES = 5
 _FEW_SLICES, _MOST_SLICES = 1 << 10, 1 << 14
 _MOST_FACTORS = 64
+_LEAST_SHIFTED, _MOST_CORRELATED = 4, 1 << 20
+_MARGINS = (0, 1, 2)  # entries at either end that a shift need not explain: what lay beyond
+_ENDS = 4  # ... of an axis this many times longer
 
 
 def moved(case: Case) -> Cause | None:
@@ -86,17 +89,42 @@ def shifted(case: Case) -> Cause | None:
 
 
 def _shifted(case: Case) -> Cause | None:
-    for axis, n in enumerate(case.r.shape):
-        for by in (1, -1, 2, -2):
-            if n < 4:
-                continue
-            ahead, behind = _slice(axis, abs(by), None), _slice(axis, None, -abs(by))
-            mine, theirs = (ahead, behind) if by > 0 else (behind, ahead)
-            text = f"shifted by {by} along axis {axis} (entry n holds entry n - {by})"
-            text = text.replace("- -", "+ ")
-            if found := case.cause("shifted", text, case.c[mine], case.r[theirs]):
-                return found
+    for margin in _MARGINS:
+        for axis, n in enumerate(case.r.shape):
+            for by in _lags(case, axis) if n >= _LEAST_SHIFTED else ():
+                if margin and n < _ENDS * (abs(by) + 2 * margin):
+                    continue
+                if found := _shift(case, axis, by, margin):
+                    return found
     return None
+
+
+def _lags(case: Case, axis: int) -> list[int]:
+    """Shifts worth a try: by one, and where the two correlate best."""
+    n = case.r.shape[axis]
+    found = [1, -1]
+    if case.r.size <= _MOST_CORRELATED:
+        spectra = [
+            np.fft.rfft(v - v.mean(axis=axis, keepdims=True), 2 * n, axis) for v in (case.r, case.c)
+        ]
+        product = np.moveaxis(np.conj(spectra[0]) * spectra[1], axis, -1).reshape(-1, n + 1)
+        best = int(np.argmax(np.fft.irfft(product.sum(axis=0), 2 * n)))
+        best -= 2 * n if best >= n else 0
+        if best and abs(best) <= n // 2 and best not in found:
+            found.append(best)
+    return found
+
+
+def _shift(case: Case, axis: int, by: int, margin: int) -> Cause | None:
+    n = case.r.shape[axis]
+    ahead = _slice(axis, abs(by) + margin, n - margin)
+    behind = _slice(axis, margin, n - abs(by) - margin)
+    mine, theirs = (ahead, behind) if by > 0 else (behind, ahead)
+    text = f"shifted by {by} along axis {axis} (entry n holds entry n - {by})"
+    text = text.replace("- -", "+ ") + (f", but for {margin} at either end" if margin else "")
+    if margin and not np.any(np.abs(case.c - case.r)[mine] > case.limit.max_abs):
+        return None
+    return case.cause("shifted", text, case.c[mine], case.r[theirs])
 
 
 def _slice(axis: int, start: int | None, stop: int | None) -> tuple[slice, ...]:
@@ -148,13 +176,18 @@ def _slices(case: Case) -> Cause | None:
 
 
 def _matched(case: Case, axis: int) -> Any:
-    """For each slice of the reference the candidate's nearest; of many, the one of equal rank under
-    one projection.
+    """For each slice of the reference the candidate's nearest, where it is not in its place
+    already; of many, the one of equal rank under one projection.
     """
     r = np.moveaxis(case.r, axis, 0).reshape(case.r.shape[axis], -1)
     c = np.moveaxis(case.c, axis, 0).reshape(r.shape)
     if r.shape[0] <= _FEW_SLICES:
-        return np.argmin(np.sum(c**2, axis=1) - 2 * (r @ c.T), axis=1)
+        order = np.arange(r.shape[0])
+        off = np.flatnonzero(~(np.abs(c - r).max(axis=1) <= case.limit.max_abs))
+        mine, theirs = c[off], r[off]
+        nearest = np.argmin(np.sum(mine**2, axis=1) - 2 * (theirs @ mine.T), axis=1)
+        order[off] = off[nearest]
+        return order
     weights = np.random.default_rng(r.shape[1]).normal(size=r.shape[1])
     order = np.empty(r.shape[0], np.int64)
     order[np.argsort(r @ weights)] = np.argsort(c @ weights)

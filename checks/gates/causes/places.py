@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from checks.gates.causes.case import Case, figure, listed, rms
-from checks.gates.record import Cause
+from checks.gates.comparison.record import Cause
 from checks.tolerances import constant
 
 _FEW = 4  # a quarter of the slices at most
-_MANY = 64  # good entries that tell a few wrong places from noise
+_SLICES, _MANY = 8, 64  # slices, and entries, that tell a few wrong places from noise
 
 
 def nonfinite(case: Case) -> Cause | None:
@@ -27,7 +27,8 @@ def nonfinite(case: Case) -> Cause | None:
     first = tuple(int(i) for i in np.argwhere(wrong)[0])
     kinds = [k for k, found in (("NaN", np.isnan(c)), ("inf", np.isinf(c))) if found[wrong].any()]
     side = "candidate" if kinds else "reference"
-    text = f"{count:,} entries differ in finiteness, {' and '.join(kinds) or 'finite'} on the "
+    many = f"{count:,} entries differ" if count > 1 else "one entry differs"
+    text = f"{many} in finiteness, {' and '.join(kinds) or 'finite'} on the "
     text += f"candidate, the first at {first}: {r[first]} against {c[first]}"
     rows = _whole_rows(wrong)
     if rows.size:
@@ -69,12 +70,13 @@ def _concentrated(case: Case, e: Any) -> Cause | None:
         energy = np.sum(e**2, axis=rest) if rest else e**2
         worse = 1 / constant("gate_undone_better") ** 2
         bad = np.flatnonzero(energy > worse * np.median(energy))
-        if n < _FEW or not 0 < bad.size <= n // _FEW:
+        if n < _SLICES or e.size < _MANY or not 0 < bad.size <= n // _FEW:
             continue
         kept = np.delete(case.c, bad, axis), np.delete(case.r, bad, axis)
         share = float(energy[bad].sum() / energy.sum())
         inside = np.take(case.c, bad, axis), np.take(case.r, bad, axis)
-        if share < constant("gate_concentrated") or not _apart(inside, kept):
+        rounded = case.size <= case.rounding and np.any(inside[0])
+        if share < constant("gate_concentrated") or rounded or not _apart(inside, kept):
             continue
         word = "rows" if axis == 0 else f"entries of axis {axis}"
         text = f"{word} {listed(bad)} of {n} hold {100 * share:.0f}% of the squared error"
@@ -99,13 +101,60 @@ def _axis(case: Case, e: Any, clean: float) -> Cause | None:
         inside = np.take(case.c, bad, axis), np.take(case.r, bad, axis)
         if not (case.limit.passes(float(d.max()), float(d.mean())) and _apart(inside, kept)):
             continue
-        if 2 * bad.size > n and share > constant("gate_undone"):
+        zero = not np.any(inside[0])
+        if not zero and case.size <= case.rounding:
+            continue  # an ulp here and there: it lies where the large values are
+        if (
+            2 * bad.size > n
+            and not zero
+            and (share > constant("gate_undone") or not _one_end(bad, n))
+        ):
             continue
-        what = _kind(case, axis, bad)
-        word = "rows" if axis == 0 else f"entries of axis {axis}"
-        text = f"only {word} {listed(bad)} of {n} are off, the other {n - bad.size} agree{what}"
-        best = bad.size * e.size // n, Cause("partial", text, share)
+        if _one_end(bad, n) and axis == e.ndim - 1 and not zero:
+            continue
+        best = bad.size * e.size // n, _partial(case, axis, bad, share)
     return best[1] if best else None
+
+
+def _tells(case: Case, axis: int, bad: Any, share: float) -> bool:
+    """Whether places tell a cause: at most half of them, zeros, or all but one at an end (not of
+    the last axis, which holds features).
+    """
+    n, end = case.r.shape[axis], _one_end(bad, case.r.shape[axis])
+    if not np.any(np.take(case.c, bad, axis)):
+        return True
+    if end:
+        return axis < case.r.ndim - 1 and share <= constant("gate_undone")
+    return bool(2 * bad.size <= n)
+
+
+def _one_end(bad: Any, n: int) -> str:
+    """What the places are where all but one at an end are off."""
+    if bad.size != n - 1 or n < _FEW:
+        return ""
+    return {1: "after the first", 0: "before the last"}[int(bad[0])] if _in_a_row(bad) else ""
+
+
+def _in_a_row(bad: Any) -> bool:
+    return bool(bad[-1] - bad[0] + 1 == bad.size)
+
+
+def _partial(case: Case, axis: int, bad: Any, share: float) -> Cause:
+    n = case.r.shape[axis]
+    word = "rows" if axis == 0 else f"entries of axis {axis}"
+    end = _one_end(bad, n)
+    if end and np.any(np.take(case.c, bad, axis)):
+        agrees = "first" if bad[0] else "last"
+        text = f"{word} {listed(bad)} of {n} are off and the {agrees} agrees: positions, a mask, "
+        text += "or state that is carried on"
+        return Cause(end, text, share)
+    what = _kind(case, axis, bad)
+    if axis == case.parts:
+        names = ("real", "imaginary")
+        text = f"only the {names[bad[0]]} parts are off, the {names[1 - bad[0]]} ones agree{what}"
+        return Cause("partial", text, share)
+    text = f"only {word} {listed(bad)} of {n} are off, the other {n - bad.size} agree{what}"
+    return Cause("partial", text, share)
 
 
 def _apart(bad: tuple[Any, Any], good: tuple[Any, Any]) -> bool:
@@ -116,6 +165,8 @@ def _apart(bad: tuple[Any, Any], good: tuple[Any, Any]) -> bool:
     share = constant("gate_undone_better")
     worse, better = (rms(c - r) for c, r in (bad, good))
     sizes = rms(bad[1]), rms(good[1])
+    if not sizes[1]:
+        return False  # zeros on both sides tell nothing
     noise = constant("gate_ladder_width") * constant("gate_ladder_bf16")
     if worse <= noise * sizes[0] and good[0].size < _MANY:
         return False

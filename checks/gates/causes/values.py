@@ -6,11 +6,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from checks.gates.causes.case import Case, figure
-from checks.gates.record import Cause
+from checks.gates.causes.case import Case, figure, rms
+from checks.gates.comparison.record import Cause
 from checks.tolerances import constant
 
-_LEAST = 4  # entries that a fit with one parameter must explain
+_LEAST = 4  # entries that must differ; along an axis that one constant serves alone
 _MANY, _SHARE = 8, 0.25  # codes that differ, and their share, for a truncation
 
 
@@ -42,7 +42,7 @@ def _sign(case: Case) -> Cause | None:
 def _scale(case: Case) -> Cause | None:
     size = float(np.vdot(case.r, case.r))
     factor = float(np.vdot(case.r, case.c)) / size if size else 0.0
-    if not _enough(case, 1) or not factor or not math.isfinite(factor):
+    if not case.enough(1) or not factor or not math.isfinite(factor):
         return None
     name = _known_factor(factor, case.r.shape)
     text = f"scaled: candidate = {factor:.7g} x reference" + (f" ({name})" if name else "")
@@ -83,7 +83,7 @@ def _known_factor(factor: float, shape: tuple[int, ...]) -> str:
 
 
 def _offset(case: Case) -> Cause | None:
-    if not _enough(case, 1):
+    if not case.enough(1):
         return None
     by = float(np.mean(case.c - case.r))
     text = f"offset: candidate = reference + {figure(by)}".replace("+ -", "- ")
@@ -91,7 +91,7 @@ def _offset(case: Case) -> Cause | None:
 
 
 def _affine(case: Case) -> Cause | None:
-    if not _enough(case, 2) or np.ptp(case.r) == 0:
+    if not case.enough(2) or np.ptp(case.r) == 0:
         return None
     mean_r, mean_c = float(case.r.mean()), float(case.c.mean())
     centred = case.r - mean_r
@@ -110,15 +110,41 @@ def _rounded(case: Case) -> Cause | None:
         return None
     for name in ("bfloat16", "float16"):
         dtype = np.dtype(getattr(ml_dtypes, name, name))
-        with np.errstate(all="ignore"):
-            narrow = case.r.astype(dtype).astype(np.float64)
+        narrow = _narrowed(case, dtype)
         text = f"the candidate is the reference rounded to {name}"
         if found := case.cause("rounded to " + name, text, case.c, narrow):
             return found
     single = np.ascontiguousarray(case.r.astype(np.float32))
     cut = (single.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32).astype(np.float64)
     text = "the candidate is the reference with 13 low bits cut, as TF32 does"
-    return case.cause("truncated to tf32", text, case.c, cut)
+    return case.cause("truncated to tf32", text, case.c, cut) or _scaled_and_rounded(case)
+
+
+def _narrowed(case: Case, dtype: Any) -> Any:
+    """The reference rounded; of the few entries near a tie, to the side that the candidate took."""
+    reach = case.limit.max_abs if math.isfinite(case.limit.max_abs) else 0.0
+    with np.errstate(all="ignore"):
+        made, low, high = (
+            (case.r + by).astype(dtype).astype(np.float64) for by in (0.0, -reach, reach)
+        )
+    other = (case.c != made) & ((case.c == low) | (case.c == high))
+    few = np.count_nonzero(other) <= constant("gate_undone_better") * made.size
+    return np.where(other, case.c, made) if few else made
+
+
+def _scaled_and_rounded(case: Case) -> Cause | None:
+    """A table held in a narrower dtype, whose rows are multiplied by the root of their width."""
+    n = case.r.shape[-1] if case.r.ndim else 1
+    if n < 2:
+        return None
+    for name in ("bfloat16", "float16"):
+        dtype = np.dtype(getattr(ml_dtypes, name, name))
+        with np.errstate(all="ignore"):
+            narrow = (case.r / math.sqrt(n)).astype(dtype).astype(np.float64) * math.sqrt(n)
+        text = f"the candidate is the reference over sqrt({n}), rounded to {name}, times sqrt({n})"
+        if found := case.cause(f"scaled and rounded to {name}", text, case.c, narrow):
+            return found
+    return None
 
 
 def _ties(case: Case) -> Cause | None:
@@ -166,7 +192,8 @@ def _repeated(case: Case) -> Cause | None:
     for axis, n in enumerate(case.r.shape):
         if n < 2 or case.c.size == n:
             continue
-        if not np.any(np.ptp(case.r, axis=axis)):
+        written = np.any(case.c, axis=axis)  # zeros are alike without being copies
+        if not np.any(np.ptp(case.r, axis=axis)[written]):
             continue
         for at in (0, n - 1):
             spread = np.take(case.r, [at], axis)
@@ -184,19 +211,31 @@ def along_axes(case: Case) -> Cause | None:
     """Return an offset, a factor, or both, for each slice along one axis or each row."""
     for text, axes in _families(case.r.ndim):
         count = math.prod(case.r.shape[n] for n in range(case.r.ndim) if n not in axes)
-        if not axes or count < 2 or not _enough(case, 2, axes):
+        if not axes or count < 2 or not _varies(case, axes):
             continue
-        for fit in (_offsets, _factors, _lines):
-            if found := fit(case, axes, text):
+        for fit, parameters in ((_offsets, 1), (_factors, 1), (_lines, 2)):
+            if case.enough(parameters, axes) and (found := fit(case, axes, text)):
                 return found
     return None
 
 
 def _families(ndim: int) -> list[tuple[str, tuple[int, ...]]]:
+    """The axes that one constant serves, and for what it stands: few constants first."""
     found = [
         (f"each entry of axis {a}", tuple(n for n in range(ndim) if n != a)) for a in range(ndim)
     ]
-    return [*found, ("each row of the last axis", (ndim - 1,))] if ndim > 2 else found
+    if ndim > 2:
+        found.append(("each row of the last axis", (ndim - 1,)))
+        found += [(f"each place but for axis {a}", (a,)) for a in range(ndim - 1)]
+    return found
+
+
+def _varies(case: Case, axes: tuple[int, ...]) -> bool:
+    """Whether the reference varies where one constant serves: of copies each explains the other."""
+    if len(axes) == 1 and case.r.shape[axes[0]] < _LEAST:
+        return False
+    apart = case.r - case.r.mean(axis=axes, keepdims=True)
+    return rms(apart) > constant("gate_undone") * rms(case.r)
 
 
 def _offsets(case: Case, axes: tuple[int, ...], text: str) -> Cause | None:
@@ -223,19 +262,6 @@ def _lines(case: Case, axes: tuple[int, ...], text: str) -> Cause | None:
     said = f"a factor and an offset for {text}: a normalisation, or folded statistics"
     found = case.fit("affine per slice", said, factor * centred + mean_c, case.c - mean_c)
     return found or case.cause("affine per slice", said, (case.c - mean_c) / factor + mean_r)
-
-
-def _enough(case: Case, parameters: int, axes: tuple[int, ...] | None = None) -> bool:
-    """Whether a fit would have to explain several entries with each parameter, in the median slice.
-
-    Entries count by their share of the squared error, (sum e^2)^2 / sum e^4: where a few dominate,
-    a fit of as many parameters explains anything.
-    """
-    squares = (case.c - case.r) ** 2
-    fourth = np.atleast_1d(np.sum(squares**2, axis=axes))
-    counted = np.atleast_1d(np.sum(squares, axis=axes) ** 2)
-    enough = counted[fourth > 0] >= _LEAST * parameters * fourth[fourth > 0]
-    return bool(enough.size) and bool(np.mean(enough) >= 0.5)
 
 
 def _safe(top: Any, bottom: Any) -> Any:

@@ -1,67 +1,149 @@
-"""`gradsweep gate compare`: two dumps against a tolerance file."""
+"""`gradsweep gate compare`: dumps against a reference and a tolerance file."""
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from checks.gates.record import TensorRow
+    from rich.console import Console
 
-HELP = "two dumps against a tolerance file"
+    from checks.gates.comparison.record import Result, TensorRow
+    from checks.gates.comparison.several import Comparison
+
+HELP = "one or several dumps against a reference and a tolerance file"
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     command.add_argument("reference", type=Path, metavar="REFERENCE")
-    command.add_argument("candidate", type=Path, metavar="CANDIDATE")
+    command.add_argument("candidates", type=Path, metavar="CANDIDATE", nargs="+")
     command.add_argument("--tolerances", type=Path, required=True, metavar="FILE")
     command.add_argument("--names", type=Path, metavar="FILE", help="rules and roles (names.toml)")
     command.add_argument("--only", metavar="GLOB", help="only these names")
+    command.add_argument(
+        "--reference64", type=Path, metavar="DUMP", help="the reference computed in float64"
+    )
+    command.add_argument(
+        "--tokens",
+        action="append",
+        default=[],
+        metavar="GLOB",
+        help="tensors that hold tokens, besides *.tokens, *.token_ids, *.ids",
+    )
+    command.add_argument("--blocks", metavar="MODULE:NAME", help="blocks to run again for a cause")
     command.add_argument("--json", type=Path, metavar="FILE", help="write the report there")
-    command.add_argument("--html", type=Path, metavar="FILE", help="write a page there")
     command.add_argument("--quiet", action="store_true", help="print failing tensors alone")
+    written(command)
+
+
+def written(command: argparse.ArgumentParser) -> None:
+    """Declare the files that a report is rendered to."""
+    command.add_argument("--html", type=Path, metavar="FILE", help="write a page there")
+    command.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML there")
 
 
 def run(given: argparse.Namespace) -> int:
-    """Compare, print, write; return the exit code."""
-    from checks.gates.reports.page import page
-    from checks.gates.reports.terminal import line, printer, show, to_json, write
-    from checks.gates.verdict import compare, tensor_count
+    """Compare, print each row as it is made, write; return the exit code."""
+    from checks.gates.comparison.several import compare_all
+    from checks.gates.comparison.verdict import compare, tensor_names
+    from checks.gates.reports.terminal import printer, show
 
+    apart(given)
     out = printer()
-    with _steps(tensor_count(given.reference)) as step:
-        result = compare(
-            given.reference,
-            given.candidate,
-            given.tolerances,
-            names=given.names,
-            only=given.only,
-            step=step,
-        )
-    for row in result.rows:
-        if row.failed or not given.quiet:
-            out.print(line(row), soft_wrap=True)
-    show(result, out)
-    if given.json is not None:
-        write(given.json, to_json(result), "--json")
-    if given.html is not None:
-        write(given.html, page(result), "--html")
-    return result.exit_code
+    options = {n: getattr(given, n) for n in ("names", "only", "reference64", "tokens")}
+    if given.blocks is not None:
+        from checks.gates.blocks.loading import blocks_of
+
+        options["blocks"] = blocks_of(given.blocks)
+    several = len(given.candidates) > 1
+    report: Result | Comparison
+    names = tensor_names(given.reference)
+    with _steps(names, len(given.candidates), out, given.quiet) as step:
+        if several:
+            report = compare_all(
+                given.reference, given.candidates, given.tolerances, step=step, **options
+            )
+        else:
+            report = compare(
+                given.reference,
+                given.candidates[0],
+                given.tolerances,
+                step=lambda row: step("", row),
+                **options,
+            )
+    show(report, out)
+    render(report, given)
+    return report.exit_code
+
+
+def apart(given: argparse.Namespace) -> None:
+    """Refuse to write one file twice, or over a file that is read.
+
+    Raises:
+        GateError: two of the paths are one.
+    """
+    from checks.gates.errors import GateError
+
+    seen: dict[Path, str] = {}
+    for option in ("tolerances", "names", "json", "html", "junit"):
+        path = getattr(given, option, None)
+        if path is not None:
+            other = seen.setdefault(path.resolve(), option)
+            if other != option:
+                what = f"--{option} and --{other} are one file"
+                raise GateError(what, str(path), "name another file")
+
+
+def render(report: "Result | Comparison", given: argparse.Namespace) -> None:
+    """Write the files that were asked for, all that can be.
+
+    Raises:
+        GateError: one cannot be written.
+    """
+    from checks.gates.errors import GateError
+    from checks.gates.reports.junit import junit
+    from checks.gates.reports.page import page
+    from checks.gates.reports.terminal import to_json, write
+
+    errors = []
+    for option, make in (("json", to_json), ("html", page), ("junit", junit)):
+        path = getattr(given, option, None)
+        if path is not None:
+            try:
+                write(path, make(report), f"--{option}")
+            except GateError as error:
+                errors.append(error)
+    if errors:
+        raise errors[0]
 
 
 @contextmanager
-def _steps(total: int) -> Iterator["Callable[[TensorRow], None]"]:
-    """A progress bar on a terminal; nothing elsewhere."""
+def _steps(
+    names: Sequence[str], candidates: int, out: "Console", quiet: bool
+) -> Iterator["Callable[[str, TensorRow], None]"]:
+    """Print rows as they come; on a terminal a progress bar stays below them."""
     from rich.console import Console
+    from rich.markup import escape
     from rich.progress import Progress
 
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("compare", total=total)
+    from checks.gates.reports.terminal import heading, line, width_of
 
-        def step(row: "TensorRow") -> None:
-            bar.update(task, advance=1, description=row.name)
+    # One console for both where both are terminals: else a row would be written into the bar.
+    console = out if out.is_terminal else Console(stderr=True)
+    last = ""
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("compare", total=len(names) * candidates)
+        width = width_of(names)
+
+        def step(label: str, row: "TensorRow") -> None:
+            nonlocal last
+            if label != last:
+                out.print(heading(label))
+                last = label
+            if row.failed or not quiet:
+                out.print(line(row, width), soft_wrap=True)
+            bar.update(task, advance=1, description=escape(row.name))
 
         yield step

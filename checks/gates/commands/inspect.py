@@ -16,8 +16,9 @@ def run(given: argparse.Namespace) -> int:
     """Print a line for each tensor; return 0."""
     from checks.gates.overview import inspect
     from checks.gates.reports.terminal import printer
+    from checks.report.wording import printable
 
     out = printer()
     for text in inspect(given.side, given.only):
-        out.print(text, soft_wrap=True, markup=False)
+        out.print(printable(text), soft_wrap=True, markup=False)
     return 0

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
@@ -29,6 +30,8 @@ _ALIASES = {
     **{"c64": "complex64", "c128": "complex128", "half": "float16", "double": "float64"},
     **{"pred": "bool", "bool_": "bool"},
 }
+_CODE = re.compile(r"[<=|]?[?biufc]\w*")  # what NumPy may be asked: it parses whole expressions
+MOST_AXES = 64  # of a NumPy array
 
 
 def dtype_name(text: str, where: str = "dtype") -> str:
@@ -42,7 +45,7 @@ def dtype_name(text: str, where: str = "dtype") -> str:
     if name in DTYPES:
         return name
     try:
-        found = np.dtype(plain)
+        found = np.dtype(plain) if _CODE.fullmatch(plain) else None
     except TypeError:
         found = None
     if found is not None and found.name in DTYPES and found.byteorder != ">":
@@ -145,6 +148,9 @@ class Tensor:
             raise GateError(f"shape is no tuple: {self.shape!r}", where, "pass array.shape")
         for n in self.shape:
             _count(n, "an axis of shape", where)
+        if len(self.shape) > MOST_AXES:
+            what = f"{len(self.shape)} axes: an array has {MOST_AXES} at most"
+            raise GateError(what, where, "join some of them")
         if self.role not in ROLES:
             what = f"unknown role {self.role!r}"
             raise GateError(what, where, "write gate, informational or debug")
@@ -316,7 +322,9 @@ def parsed(text: str, where: str) -> dict[str, Any]:
 
     try:
         record = json.loads(text, object_pairs_hook=once)
-    except json.JSONDecodeError as error:
+    except GateError:
+        raise
+    except (ValueError, RecursionError) as error:  # integers of 5,000 digits, 1,000 brackets
         raise GateError(f"not JSON: {error}", where, "correct the file, or dump again") from None
     if not isinstance(record, dict):
         raise GateError(f"not a JSON object: {text!r:.40}", where, "write {...}")
@@ -325,7 +333,8 @@ def parsed(text: str, where: str) -> dict[str, Any]:
 
 def _check_file(file: object, where: str) -> None:
     path = Path(file) if isinstance(file, str) else Path("/")
-    if file == "" or path.is_absolute() or ".." in path.parts or "\\" in str(file):
+    odd = "\\" in str(file) or not str(file).isprintable()
+    if file == "" or path.is_absolute() or ".." in path.parts or odd:
         what = f"file is no path inside the folder: {file!r}"
         raise GateError(what, where, "write a relative path, such as enc.out.npy")
 

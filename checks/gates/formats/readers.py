@@ -7,7 +7,15 @@ from pathlib import Path
 
 from checks.gates.errors import GateError
 from checks.gates.formats.manifest import MANIFEST, RUN, RunInfo, Tensor, check_name, parsed
-from checks.gates.formats.stored import Stored, npy_file, npz_file, raw_file, safetensors_file
+from checks.gates.formats.stored import (
+    Header,
+    Stored,
+    npy_file,
+    npz_file,
+    raw_file,
+    safetensors_file,
+    safetensors_header,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +53,11 @@ def open_side(path: str | Path) -> Side:
         GateError: there is no such thing, or what is there contradicts itself.
     """
     place = Path(path)
+    _known(place)
     if place.is_file():
         return _one_file(place)
     if not place.is_dir():
-        raise GateError("no such folder or file", str(place), "name a dump's folder")
+        raise GateError("neither a folder nor a file", str(place), "name a dump's folder")
     run = _run(place)
     if (place / MANIFEST).exists():
         return Side(place, "manifest", _manifest(place), run, ordered=True)
@@ -66,6 +75,15 @@ def open_side(path: str | Path) -> Side:
         return Side(place, "safetensors", _keyed(all_of, place), run)
     what = "no dump: neither manifest.jsonl nor .f32, .npy or .safetensors files"
     raise GateError(what, str(place), "name the folder that holds the tensors")
+
+
+def _known(place: Path) -> None:
+    try:
+        place.stat()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        what = f"no such folder or file: {reason}"
+        raise GateError(what, f"{str(place)!s:.200}", "name a dump's folder") from None
 
 
 def natural(text: object) -> list[tuple[int, int | str]]:
@@ -95,7 +113,7 @@ def text_of(file: Path) -> str:
         GateError: it cannot be read, or is not UTF-8.
     """
     try:
-        return file.read_text(encoding="utf-8")
+        return file.read_text(encoding="utf-8-sig")  # Windows editors put a mark first
     except OSError as error:
         reason = error.strerror or str(error)
         raise GateError(f"cannot be read: {reason}", str(file), "name another file") from None
@@ -115,16 +133,22 @@ def _manifest(folder: Path) -> dict[str, Stored]:
         if line.strip():
             found.append(Tensor.from_line(line, f"{file}, line {n + 1}", seq=n))
     found.sort(key=lambda t: t.seq)
-    return _keyed([_stored(t, folder) for t in found], file)
+    headers: dict[Path, Header] = {}  # one file may hold all tensors
+    ends: dict[str, int] = {}
+    for t in found:
+        ends[t.file] = max(ends.get(t.file, 0), t.offset + t.nbytes)
+    return _keyed([_stored(t, folder, headers, ends[t.file]) for t in found], file)
 
 
-def _stored(tensor: Tensor, folder: Path) -> Stored:
+def _stored(tensor: Tensor, folder: Path, headers: dict[Path, Header], end: int) -> Stored:
     file = folder / tensor.file
     if file.suffix == ".npy":
         return npy_file(file, tensor)
     if file.suffix == ".safetensors":
-        return safetensors_file(file, tensor)[0]
-    return raw_file(tensor, file)
+        if file not in headers:
+            headers[file] = safetensors_header(file)
+        return safetensors_file(file, tensor, headers[file])[0]
+    return raw_file(tensor, file, end)
 
 
 def _pair(file: Path) -> Stored:

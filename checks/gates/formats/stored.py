@@ -1,7 +1,7 @@
 """One stored tensor: its values in chunks of about 1 MiB, whatever the file's format."""
 
 import ast
-import json
+import stat
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -14,11 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from checks.gates.errors import GateError
-from checks.gates.formats.manifest import Tensor, dtype_name, dtype_of
+from checks.gates.formats.manifest import Tensor, dtype_name, dtype_of, parsed
 
 CHUNK = 1 << 18  # entries: 1 MiB of float32
 Array = npt.NDArray[Any]
 AGAIN = "dump it again"
+# What a damaged archive raises: a wrong crc32 or name, a stream cut or not to inflate, a password.
+_ARCHIVE = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, UnicodeDecodeError)
 SAFETENSORS = {
     **{f"{k}{b}": f"{n}{b}" for k, n in (("I", "int"), ("U", "uint"), ("F", "float")) for b in
        (8, 16, 32, 64) if (k, b) != ("F", 8)},
@@ -96,7 +98,10 @@ class Stored:
         view = memoryview(chunk.view(np.uint8).data)
         done = 0
         while done < len(view):
-            got = stream.readinto(view[done:])  # type: ignore[attr-defined]
+            try:
+                got = stream.readinto(view[done:])  # type: ignore[attr-defined]
+            except (OSError, *_ARCHIVE) as error:
+                raise _unreadable(self.tensor.key, self.place, error) from None
             if not got:
                 need = self.tensor.nbytes
                 what = f"{self.tensor.key!r} ends early: its shape needs {need:,} bytes"
@@ -122,15 +127,17 @@ def crc32(values: Array, start: int = 0) -> int:
     return zlib.crc32(np.ascontiguousarray(values).view(np.uint8).data, start)
 
 
-def raw_file(tensor: Tensor, file: Path) -> Stored:
+def raw_file(tensor: Tensor, file: Path, end: int | None = None) -> Stored:
     """Raw little-endian values at `tensor.offset`; the file's size is checked.
+
+    `end` is where the last tensor of the file ends, where several lie in it.
 
     Raises:
         GateError: the file is absent or ends early, or holds bytes left over.
     """
     size = _size(file, tensor.key)
     need = tensor.offset + tensor.nbytes
-    if size < need or (size > need and not tensor.offset):
+    if size < need or (size > (end or need) and not tensor.offset):
         what = f"{tensor.key!r} needs {need:,} bytes ({tensor.dtype} {list(tensor.shape)})"
         raise GateError(f"{what}, the file has {size:,}", str(file), AGAIN)
     return Stored(tensor, file, _opener(file, tensor.offset))
@@ -144,7 +151,7 @@ def npy_file(file: Path, tensor: Tensor | None = None, name: str = "") -> Stored
     """
     key = tensor.key if tensor else name
     size = _size(file, key)
-    with file.open("rb") as stream:
+    with _opener(file, 0)() as stream:
         header = _npy_header(stream, file)
         offset = stream.tell()
     made = _of_header(tensor, header, name, file.name, str(file))
@@ -172,9 +179,12 @@ def npz_file(file: Path) -> list[Stored]:
                     offset = stream.tell()
                 name = member.removesuffix(".npy")
                 made = _of_header(None, header, name, file.name, f"{file}: {member}", seq)
-                whole = _member(file, member, offset, made, header)
-                found.append(whole)
-    except (zipfile.BadZipFile, OSError) as error:
+                size = archive.getinfo(member).file_size
+                if size != offset + made.nbytes:
+                    what = f"{name!r} needs {offset + made.nbytes:,} bytes, not {size:,}"
+                    raise GateError(what, f"{file}: {member}", AGAIN)
+                found.append(_member(file, member, offset, made, header))
+    except (OSError, *_ARCHIVE) as error:
         raise GateError(f"no .npz archive: {error}", str(file), AGAIN) from None
     return found
 
@@ -183,8 +193,11 @@ def _member(file: Path, member: str, offset: int, made: Tensor, header: tuple[An
     place = file / member
 
     def start() -> IO[bytes]:
-        stream = zipfile.ZipFile(file).open(member)
-        stream.read(offset)
+        try:
+            stream = zipfile.ZipFile(file).open(member)
+            stream.read(offset)
+        except (OSError, *_ARCHIVE) as error:
+            raise _unreadable(made.key, place, error) from None
         return stream
 
     if not (header[1] and len(made.shape) > 1):
@@ -198,7 +211,12 @@ def _member(file: Path, member: str, offset: int, made: Tensor, header: tuple[An
     return Stored(made, place, start, derived=whole)
 
 
-def safetensors_file(file: Path, wanted: Tensor | None = None) -> list[Stored]:
+Header = tuple[dict[str, Any], int]
+
+
+def safetensors_file(
+    file: Path, wanted: Tensor | None = None, header: Header | None = None
+) -> list[Stored]:
     """The tensors of a .safetensors file, in the order of their data; read from the format itself.
 
     The layout is 8 bytes of length, a JSON header, then the data
@@ -207,16 +225,19 @@ def safetensors_file(file: Path, wanted: Tensor | None = None) -> list[Stored]:
     Arguments:
         file: the file.
         wanted: a manifest's tensor: only that one, whose dtype and shape must agree.
+        header: of the file, where `safetensors_header` has read it already.
 
     Raises:
         GateError: no such file, an unknown dtype, offsets that do not fit dtype and shape.
     """
-    header, start = _safetensors_header(file)
-    entries = sorted(header.items(), key=lambda item: item[1]["data_offsets"])
+    table, start = safetensors_header(file) if header is None else header
+    if wanted is None:
+        entries = sorted(table.items(), key=lambda item: tuple(item[1]["data_offsets"]))
+    else:  # "a" and "a#1" may be in one file
+        name_of = wanted.key if wanted.key in table else wanted.name
+        entries = [(name_of, table[name_of])] if name_of in table else []
     found = []
     for seq, (name, entry) in enumerate(entries):
-        if wanted is not None and name not in (wanted.key, wanted.name):
-            continue
         where = f"{file}: {name}"
         if entry.get("dtype") not in SAFETENSORS:
             what = f"unknown dtype {entry.get('dtype')!r}"
@@ -226,7 +247,7 @@ def safetensors_file(file: Path, wanted: Tensor | None = None) -> list[Stored]:
         if (made.dtype, made.shape) != (dtype, tuple(entry["shape"])):
             _disagree(made, dtype, tuple(entry["shape"]), where)
         first, last = entry["data_offsets"]
-        if last - first != made.nbytes or start + last > file.stat().st_size:
+        if last - first != made.nbytes:
             what = f"{name!r} needs {made.nbytes:,} bytes, its offsets hold {last - first:,}"
             raise GateError(what, where, AGAIN)
         found.append(Stored(made, file, _opener(file, start + first)))
@@ -235,40 +256,77 @@ def safetensors_file(file: Path, wanted: Tensor | None = None) -> list[Stored]:
     return found
 
 
-def _safetensors_header(file: Path) -> tuple[dict[str, Any], int]:
+def safetensors_header(file: Path) -> Header:
+    """Return a .safetensors file's table of tensors, and where their values begin.
+
+    Raises:
+        GateError: the file cannot be read, or has no such table.
+    """
     size = _size(file, file.name)
-    with file.open("rb") as stream:
+    with _opener(file, 0)() as stream:
         length = int.from_bytes(stream.read(8), "little")
         if size < 8 or length > size - 8:
             what = f"the header needs {length + 8:,} bytes, the file has {size:,}"
             raise GateError(what, str(file), AGAIN)
         text = stream.read(length)
     try:
-        header = json.loads(text)
-        header.pop("__metadata__", None)
-        good = all(len(e["data_offsets"]) == 2 and "shape" in e for e in header.values())
-    except (ValueError, AttributeError, TypeError, KeyError):
-        good = False
-    if not good:
-        raise GateError("no safetensors header", str(file), AGAIN)
+        header = parsed(text.decode("utf-8"), str(file))
+    except (UnicodeDecodeError, GateError) as error:
+        told = error.what if isinstance(error, GateError) else str(error)
+        raise GateError(f"no safetensors header: {told}", str(file), AGAIN) from None
+    header.pop("__metadata__", None)
+    for name, entry in header.items():
+        if not _is_entry(entry):
+            what = f"no safetensors header: {entry!r:.60}"
+            raise GateError(what, f"{file}: {name}", AGAIN)
+    place = 0  # the format has neither gaps nor overlaps
+    for first, last in sorted(tuple(e["data_offsets"]) for e in header.values()):
+        if first != place:
+            what = f"values begin at byte {first:,}, those before them end at {place:,}"
+            raise GateError(what, str(file), AGAIN)
+        place = last
+    if place != size - 8 - length:
+        what = f"the tensors need {place:,} bytes, the file has {size - 8 - length:,}"
+        raise GateError(what, str(file), AGAIN)
     return header, 8 + length
+
+
+def _is_entry(entry: Any) -> bool:
+    """Whether an entry of the table has a dtype, a shape and two places, the first no later."""
+    if not isinstance(entry, dict) or not isinstance(entry.get("dtype"), str):
+        return False
+    places, shape = entry.get("data_offsets"), entry.get("shape")
+    if not isinstance(places, list) or not isinstance(shape, list) or len(places) != 2:
+        return False
+    whole = all(type(n) is int and n >= 0 for n in (*places, *shape))
+    return whole and places[0] <= places[1]
 
 
 def _opener(file: Path, offset: int) -> Callable[[], IO[bytes]]:
     def start() -> IO[bytes]:
-        stream = file.open("rb", buffering=0)
+        try:
+            stream = file.open("rb", buffering=0)
+        except OSError as error:
+            raise _unreadable(file.name, file, error) from None
         stream.seek(offset)
         return stream
 
     return start
 
 
+def _unreadable(key: str, place: Path, error: Exception) -> GateError:
+    reason = getattr(error, "strerror", None) or str(error)
+    return GateError(f"{key!r} cannot be read: {reason}", str(place), AGAIN)
+
+
 def _size(file: Path, key: str) -> int:
     try:
-        return file.stat().st_size
+        found = file.stat()
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise GateError(f"{key!r} cannot be read: {reason}", str(file), AGAIN) from None
+        raise _unreadable(key, file, error) from None
+    if not stat.S_ISREG(found.st_mode):
+        raise GateError(f"{key!r} cannot be read: it is no file", str(file), AGAIN)
+    return found.st_size
 
 
 def _npy_header(stream: IO[bytes], file: Path) -> tuple[tuple[int, ...], bool, Any]:
@@ -278,8 +336,11 @@ def _npy_header(stream: IO[bytes], file: Path) -> tuple[tuple[int, ...], bool, A
         length = 2 if version[0] == 1 else 4
         text = stream.read(int.from_bytes(stream.read(length), "little"))
         header = ast.literal_eval(text.decode("latin1" if version[0] < 3 else "utf-8"))
-        return tuple(header["shape"]), bool(header["fortran_order"]), np.dtype(header["descr"])
-    except (ValueError, KeyError, TypeError, SyntaxError) as error:
+        shape, fortran, descr = (header[n] for n in ("shape", "fortran_order", "descr"))
+        if not isinstance(descr, str | list) or type(fortran) is not bool:
+            raise ValueError(f"its header says {header!r:.80}")
+        return tuple(shape), fortran, np.dtype(descr)
+    except (ValueError, KeyError, TypeError, SyntaxError, MemoryError, RecursionError) as error:
         raise GateError(f"no .npy data: {error}", str(file), AGAIN) from None
 
 

@@ -1,163 +1,248 @@
-"""A comparison as one self-contained HTML page: answers, error against depth, strips, table."""
+"""A comparison as one self-contained HTML page: answers, error against depth, places, tables."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
+from itertools import combinations
 from pathlib import Path
 
-import numpy as np
+from checks.gates.comparison.detail import SHARES, Entry
+from checks.gates.comparison.questions import QUESTIONS, would_have_passed
+from checks.gates.comparison.record import Result, TensorRow
+from checks.gates.comparison.several import Comparison
+from checks.gates.errors import PASSED
+from checks.gates.reports.charts import Point, depth, histogram, strips
+from checks.gates.reports.style import STYLE
+from checks.gates.reports.terminal import by_name, labelled, share, shown, verdict, verdict_of_all
 
-from checks.gates.causes.case import load
-from checks.gates.formats.readers import open_side
-from checks.gates.names import Names, read_names, renamed
-from checks.gates.record import NONFINITE, OVER, Result, TensorRow
-from checks.gates.reports.terminal import shown, verdict
-
-WIDTH, HEIGHT, MARGIN = 960, 260, 56
-_CELLS, _MOST_STRIPS = 64, 12
-_FLOOR = 2.0**-40  # an error of zero stands at the foot of the log axis
-Strips = dict[str, list[list[float]]]
-
-_STYLE = """
-:root{color-scheme:light dark;--ink:#1d2733;--quiet:#66727f;--line:#d5dbe1;--page:#fff;
---good:#4c8dd6;--near:#e69f00;--bad:#d55e00}
-@media(prefers-color-scheme:dark){:root{--ink:#e4e9ee;--quiet:#98a4b0;--line:#39434d;--page:#14181d}}
-body{font:15px/1.45 system-ui,sans-serif;color:var(--ink);background:var(--page);margin:2rem auto;
-max-width:62rem;padding:0 1rem}h1{font-size:1.3rem}h2{font-size:1.05rem;margin:1.6rem 0 .4rem}
-dt{font-weight:600}dd{margin:0 0 .6rem}table{border-collapse:collapse;width:100%;font-size:.87rem}
-td,th{padding:.2rem .5rem;border-bottom:1px solid var(--line);text-align:left}
-td.n{text-align:right;font-variant-numeric:tabular-nums}.bad{color:var(--bad);font-weight:600}
-.scroll{overflow-x:auto}svg{max-width:100%}text{fill:var(--quiet);font-size:11px}
-"""
+_MOST_DETAILS = 12
+Labelled = Sequence[tuple[str, Result]]
 
 
-def page(result: Result) -> str:
-    """Return the page; the failing tensors' error along each axis is read from the dumps."""
-    title = f"Tensor gate: {Path(result.candidate).name} against {Path(result.reference).name}"
+def page(report: Result | Comparison) -> str:
+    """Return the page; all that it shows stands in the report, nothing is read."""
+    results = labelled(report)
+    if isinstance(report, Result):
+        told, names = verdict(report), Path(report.candidate).name
+    else:
+        told, names = verdict_of_all(report), ", ".join(report.labels)
+    first = results[0][1]
+    title = f"{names} against {Path(first.reference).name}"
+    state = "good" if report.exit_code == PASSED else "bad"
+    word, _, rest = told.partition(": ")
     parts = [
-        f"<h1>{escape(title)}</h1>",
-        f'<p class="{"" if result.ok else "bad"}">{escape(verdict(result))}</p>',
-        *(f'<p class="bad">{escape(str(p))}</p>' for p in result.problems),
-        "<dl>" if result.answers else "",
-        *(f"<dt>{escape(a.question)}</dt><dd>{escape(a.text)}</dd>" for a in result.answers),
-        "</dl>" if result.answers else "",
-        "<h2>Largest error of what is allowed, in order of execution</h2>",
-        _depth(result.rows),
-        *_strips(strips(result)),
-        "<h2>Tensors</h2>",
-        _table(result.rows),
+        f'<header><p class="badge {state}">{word}</p><h1>{escape(title)}</h1>',
+        f'<p class="verdict">{escape(rest)}</p>{_facts(results)}</header>',
+        *_notes(results),
+        *_answers(report, results),
+        "<h2>Error against what is allowed, in order of execution</h2>",
+        _used(results),
+        *(_candidates(report) if isinstance(report, Comparison) else ()),
+        *_three_way(results),
+        *_details(results),
+        *_tables(results),
     ]
-    head = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(title)}</title>'
-    return f"{head}<style>{_STYLE}</style><body>{''.join(parts)}</body></html>\n"
+    head = '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+    head += '<meta name="viewport" content="width=device-width,initial-scale=1">'
+    head += f"<title>Tensor gate: {escape(title)}</title><style>{STYLE}</style></head>"
+    return f"{head}<body>{''.join(parts)}</body></html>\n"
 
 
-def _depth(rows: Sequence[TensorRow]) -> str:
-    """max_abs / limit on a log axis; 1 is the limit."""
-    points = [(n, r, _used(r)) for n, r in enumerate(rows) if r.contract and r.measured]
-    if not points:
-        return "<p>No contract tensor was compared.</p>"
-    heights = [math.log10(max(u, _FLOOR)) if u < math.inf else 0.0 for _, _, u in points]
-    low, high = math.floor(min([*heights, -1])), math.ceil(max([*heights, 1]))
-
-    def y(value: float) -> float:
-        return MARGIN / 2 + (HEIGHT - MARGIN) * (high - value) / (high - low)
-
-    def x(n: int) -> float:
-        return MARGIN + (WIDTH - 1.5 * MARGIN) * n / max(1, len(rows) - 1)
-
-    step = max(1, (high - low) // 6)
-    parts = [
-        f'<line x1="{MARGIN}" x2="{WIDTH - MARGIN / 2:g}" y1="{y(k):.1f}" y2="{y(k):.1f}" '
-        f'stroke="var(--{"bad" if k == 0 else "line"})"/>'
-        f'<text x="{MARGIN - 6}" y="{y(k) + 4:.1f}" text-anchor="end">{10.0**k:g}</text>'
-        for k in sorted({*range(low, high + 1, step), 0})
-    ]
-    for (n, row, used), height in zip(points, heights, strict=True):
-        colour = "bad" if row.failed else "near" if row.systematic else "good"
-        told = f"{row.name}: {shown(used)} of its limit"
-        parts.append(
-            f'<circle cx="{x(n):.1f}" cy="{y(height):.1f}" r="4" fill="var(--{colour})">'
-            f"<title>{escape(told)}</title></circle>"
-        )
-    return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img">{"".join(parts)}</svg>'
-
-
-def _used(row: TensorRow) -> float:
-    """The larger of both errors, each divided by its limit; inf where it is not finite."""
-    assert row.measured is not None and row.limit is not None
-    worst = 0.0
-    for value, limit in (
-        (row.measured.max_abs, row.limit.max_abs),
-        (row.measured.mean_abs, row.limit.mean_abs),
-    ):
-        if not math.isfinite(value):
-            return math.inf
-        if value:
-            worst = max(worst, value / limit if limit else math.inf)
-    return worst
-
-
-def strips(result: Result) -> Strips:
-    """Return the mean |error| along each axis, in at most 64 cells, of the failing tensors."""
-    wanted = [r for r in result.rows if r.failed and r.status in (OVER, NONFINITE)]
-    if not wanted:
-        return {}
-    rules = read_names(result.names) if result.names is not None else Names()
-    left = renamed(open_side(result.reference), rules, "reference")
-    right = renamed(open_side(result.candidate), rules, "candidate")
-    found: Strips = {}
-    for row in wanted[:_MOST_STRIPS]:
-        assert row.limit is not None
-        case = load(left.tensors[row.name], right.tensors[row.name], row.limit)
-        with np.errstate(invalid="ignore"):
-            e = np.abs(case.c - case.r)
-        e[~np.isfinite(e)] = 0.0
-        found[row.name] = [_profile(e, axis) for axis in range(e.ndim)]
-    return found
-
-
-def _profile(e: np.ndarray[tuple[int, ...], np.dtype[np.float64]], axis: int) -> list[float]:
-    other = tuple(n for n in range(e.ndim) if n != axis)
-    line = np.atleast_1d(e.mean(axis=other))
-    return [float(cell.mean()) for cell in np.array_split(line, min(_CELLS, line.size))]
-
-
-def _strips(found: Strips) -> Iterator[str]:
-    if found:
-        yield "<h2>Where the error lies: mean |error| along each axis, dark is the largest</h2>"
-    for name, profiles in found.items():
-        yield f"<div>{escape(name)}</div>"
-        for axis, cells in enumerate(profiles):
-            most = max(cells, default=0.0) or 1.0
-            width = (WIDTH - MARGIN) / max(1, len(cells))
-            boxes = "".join(
-                f'<rect x="{MARGIN + n * width:.1f}" width="{width:.1f}" height="14" '
-                f'fill="var(--bad)" fill-opacity="{value / most:.2f}"/>'
-                for n, value in enumerate(cells)
-            )
-            label = f'<text x="0" y="11">axis {axis}</text>'
-            yield f'<svg viewBox="0 0 {WIDTH} 16" role="img">{label}{boxes}</svg>'
-
-
-def _table(rows: Sequence[TensorRow]) -> str:
-    head = "".join(
-        f"<th>{t}</th>"
-        for t in (
-            "status",
-            "tensor",
-            "role",
-            "max_abs",
-            "limit",
-            "mean_abs",
-            "limit",
-            "eta",
-            "cause",
-        )
+def _facts(results: Labelled) -> str:
+    first = results[0][1]
+    facts = {"reference": first.reference}
+    facts |= {f"candidate {n}".strip(): r.candidate for n, r in results}
+    facts["tolerances"] = first.contract
+    if first.reference64 is not None:
+        facts["reference64"] = first.reference64
+    inputs = ", ".join(dict.fromkeys(r.inputs for _, r in results))
+    cells = "".join(
+        f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in (facts | {"inputs": inputs}).items()
     )
-    return f'<div class="scroll"><table><tr>{head}</tr>{"".join(map(_line, rows))}</table></div>'
+    return f'<dl class="facts">{cells}</dl>'
 
 
-def _line(row: TensorRow) -> str:
+def _notes(results: Labelled) -> Iterator[str]:
+    for label, result in results:
+        named = f"{label}: " if label else ""
+        for problem in result.problems:
+            yield f'<p class="problem">{escape(named + str(problem))}</p>'
+    notes = dict.fromkeys(n for _, r in results for n in r.notes)
+    if notes:
+        items = "".join(f"<li>{escape(n)}</li>" for n in notes)
+        yield f'<ul class="quiet">{items}</ul>'
+
+
+# --- the answers ---
+
+
+def _answers(report: Result | Comparison, results: Labelled) -> Iterator[str]:
+    several = isinstance(report, Comparison)
+    if isinstance(report, Comparison) and report.backend:
+        yield f"<h2>{escape(QUESTIONS[5])}</h2><p>{escape(report.backend)}</p>"
+    for label, result in results:
+        if not result.answers:
+            continue
+        yield f"<h2>{escape(label) if label else 'Six answers'}</h2>"
+        told = result.answers[:5] if several else result.answers
+        rows = (f"<li><b>{escape(a.question)}</b>{escape(a.text)}</li>" for a in told)
+        yield f'<ol class="answers">{"".join(rows)}</ol>'
+        if lines := would_have_passed(result):
+            yield f"<pre>{escape(chr(10).join(lines))}</pre>"
+
+
+# --- error against depth ---
+
+
+def _names(results: Labelled) -> list[str]:
+    """Contract tensors in order."""
+    return list(dict.fromkeys(r.name for _, result in results for r in result.rows if r.contract))
+
+
+def _used(results: Labelled) -> str:
+    names = _names(results)
+    place = {name: n for n, name in enumerate(names)}
+    series = []
+    for label, result in results:
+        points = []
+        for row in result.rows:
+            used = row.used
+            if used is None and row.failed:
+                told = f"{row.name}: {row.status}"
+                points.append(Point(place[row.name], math.inf, told, "bad"))
+            elif used is not None:
+                mark = "bad" if row.failed else "near" if row.systematic else ""
+                told = f"{row.name}: {shown(used)} of its limit"
+                points.append(Point(place[row.name], used, told, mark))
+        series.append((label, points))
+    note = "1 is the limit; orange passes and looks systematic; red fails, at the upper edge what "
+    note += "is not finite, of another shape or missing"
+    return f'{depth(series, names, 1.0)}<p class="quiet">{note}.</p>'
+
+
+def _three_way(results: Labelled) -> Iterator[str]:
+    names = _names(results)
+    place = {name: n for n, name in enumerate(names)}
+    split = [
+        (label, [r for r in result.rows if r.three_way and r.contract]) for label, result in results
+    ]
+    if not any(rows for _, rows in split):
+        return
+    yield "<h2>Distance from the float64 reference (rms)</h2>"
+    series = [("reference", _distances(split[0][1], place, "own"))]
+    for label, rows in split:
+        series.append((label or "candidate", _distances(rows, place, "candidate")))
+    yield depth(series, names, None, first=-1)
+    head = ("tensor", "A reference", "B candidate", "C between both", "B / A", "")
+    for label, rows in split:
+        yield f"<h3>{escape(label)}</h3>" if label else ""
+        yield _table(head, (_split_cells(r) for r in rows), numbers=(1, 2, 3, 4))
+
+
+def _distances(rows: Sequence[TensorRow], place: dict[str, int], field: str) -> list[Point]:
+    points = []
+    for row in rows:
+        value = float(getattr(row.three_way, field))
+        more = field == "candidate" and row.three_way and not row.three_way.rounding
+        points.append(
+            Point(place[row.name], value, f"{row.name}: {shown(value)}", "bad" if more else "")
+        )
+    return points
+
+
+def _split_cells(row: TensorRow) -> list[str]:
+    split = row.three_way
+    assert split is not None
+    figures = (split.own, split.candidate, split.gap, split.ratio)
+    told = escape(split.text)
+    told = told if split.rounding else f'<span class="bad">{told}</span>'
+    return [escape(row.name), *(escape(shown(v)) for v in figures), told]
+
+
+# --- several candidates ---
+
+
+def _candidates(comparison: Comparison) -> Iterator[str]:
+    labels = comparison.labels
+    pairs = list(combinations(range(len(labels)), 2))
+    head = ["tensor", *labels, *(f"{labels[a]} - {labels[b]}" for a, b in pairs)]
+    rows = []
+    for name, found in by_name(comparison).items():
+        cells = [escape(name)]
+        for row in found:
+            kind = "bad" if row and row.failed else ""
+            cells.append(f'<span class="{kind}">{escape(share(row))}</span>')
+        between = comparison.between.get(name)
+        for a, b in pairs:
+            told = "" if between is None else shown(between.max_abs[a + 1][b + 1])
+            cells.append(escape(told))
+        rows.append(cells)
+    yield "<h2>Candidates side by side</h2>"
+    yield _table(head, rows, numbers=range(1, len(head)))
+    yield (
+        '<p class="quiet">What each uses of its limit; then the largest difference between two '
+        "candidates.</p>"
+    )
+
+
+# --- failing tensors ---
+
+
+def _details(results: Labelled) -> Iterator[str]:
+    wanted = [(n, r) for n, result in results for r in result.rows if r.failed and r.detail]
+    if wanted:
+        yield "<h2>Failing tensors: how large the error is, and where</h2>"
+    for label, row in wanted[:_MOST_DETAILS]:
+        yield _detail(label, row)
+    if len(wanted) > _MOST_DETAILS:
+        yield f'<p class="quiet">{len(wanted) - _MOST_DETAILS} more in the JSON report.</p>'
+
+
+def _detail(label: str, row: TensorRow) -> str:
+    found = row.detail
+    assert found is not None
+    owner = f' <span class="quiet">{escape(label)}</span>' if label else ""
+    told = escape(row.cause.text) if row.cause else "unclassified"
+    quantiles = zip(SHARES, found.quantiles, strict=False)
+    cells = [(f"p{100 * s:g}", shown(v)) for s, v in quantiles]
+    if row.measured is not None:
+        cells.append(("max", shown(row.measured.max_abs)))
+    figures = "".join(f"<div><dt>{k}</dt><dd>{escape(v)}</dd></div>" for k, v in cells)
+    odd = row.measured is not None and row.measured.disagreements
+    kind = "share of entries that are not finite on one side" if odd else "mean |error|"
+    head = ("entry", "reference", "candidate", "difference")
+    return (
+        f'<section class="card"><h3>{escape(row.name)}{owner}</h3><p>{told}</p>'
+        f'<dl class="figures">{figures}</dl><div class="two"><div>'
+        f'<p class="quiet">entries by |error|, log count</p>{histogram(found)}'
+        f'<p class="quiet">{kind} along each axis</p>{"".join(strips(found, row.shapes[0] or ()))}'
+        f'</div><div><p class="quiet">the worst entries</p>'
+        f"{_table(head, map(_entry, found.worst), numbers=(1, 2, 3))}</div></div></section>"
+    )
+
+
+def _entry(entry: Entry) -> list[str]:
+    place = f"{list(entry.index)} {entry.part}".strip()
+    apart = entry.candidate - entry.reference
+    figures = (_exact(entry.reference), _exact(entry.candidate), shown(apart))
+    return [escape(place), *map(escape, figures)]
+
+
+def _exact(value: float) -> str:
+    return f"{value:.9g}" if math.isfinite(value) else str(value)
+
+
+# --- all tensors ---
+
+
+def _tables(results: Labelled) -> Iterator[str]:
+    head = ("status", "tensor", "role", "max_abs", "limit", "mean_abs", "limit", "eta", "cause")
+    for label, result in results:
+        yield f"<h2>Tensors{' of ' + escape(label) if label else ''}</h2>"
+        yield _table(head, map(_line, result.rows), numbers=range(3, 8))
+
+
+def _line(row: TensorRow) -> list[str]:
     m, limit = row.measured, row.limit
     numbers = (
         m.max_abs if m else None,
@@ -166,7 +251,20 @@ def _line(row: TensorRow) -> str:
         limit.mean_abs if limit else None,
         m.eta if m else None,
     )
-    cells = "".join(f'<td class="n">{escape(shown(v))}</td>' for v in numbers)
-    status = f'<td class="{"bad" if row.failed else ""}">{escape(row.status)}</td>'
+    kind = "bad" if row.failed else "near" if row.systematic else ""
+    status = f'<span class="{kind}">{escape(row.status)}</span>'
     cause = escape(row.cause.text if row.cause else row.note)
-    return f"<tr>{status}<td>{escape(row.name)}</td><td>{row.role}</td>{cells}<td>{cause}</td></tr>"
+    return [status, escape(row.name), row.role, *(escape(shown(v)) for v in numbers), cause]
+
+
+def _table(head: Sequence[str], rows: Iterable[list[str]], numbers: Sequence[int]) -> str:
+    """Rows of cells that are HTML already."""
+    kinds = ["n" if n in numbers else "" for n in range(len(head))]
+    top = "".join(f'<th class="{k}">{escape(t)}</th>' for t, k in zip(head, kinds, strict=True))
+    body = "".join(
+        "<tr>"
+        + "".join(f'<td class="{k}">{c}</td>' for c, k in zip(row, kinds, strict=True))
+        + "</tr>"
+        for row in rows
+    )
+    return f'<div class="scroll"><table><tr>{top}</tr>{body}</table></div>'

@@ -1,37 +1,83 @@
-"""A comparison on the terminal and as JSON."""
+"""A comparison on the terminal and as JSON: a line as each row is made, then the answers."""
 
+import contextlib
 import json
 import math
+import re
+from collections.abc import Iterable
+from itertools import combinations
 from pathlib import Path
 from typing import TextIO
 
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
+from checks.gates.comparison.questions import QUESTIONS, change_text, would_have_passed
+from checks.gates.comparison.record import MISSING, OK, OVER, Answer, Result, TensorRow
+from checks.gates.comparison.several import Comparison
 from checks.gates.errors import GateError
 from checks.gates.formats.manifest import INFORMATIONAL
-from checks.gates.record import MISSING, OK, Result, TensorRow
 from checks.report.terminal import BAD, GOOD, NEAR, QUIET, console
-from checks.report.wording import number, plural
+from checks.report.wording import number, plural, printable, used
 from checks.results import replace_text
 
 _NAME, _STATUS, _ROLE = 40, 17, 5
+_WIDEST = 10_000  # columns
+WORDS = {0: "PASS", 1: "FAIL", 2: "INVALID"}
+_SURROGATE = re.compile("[\ud800-\udfff]")  # of paths that are no UTF-8
 _ROLES = {"gate": "gate", "informational": "info", "debug": "debug"}
 
 
-def line(row: TensorRow) -> Text:
+def width_of(names: Iterable[str]) -> int:
+    """Return how wide the column of names need be."""
+    return min(_NAME, max(map(len, names), default=_NAME))
+
+
+def line(row: TensorRow, width: int = _NAME) -> Text:
     """Return one tensor's line: status, name, role, error of what is allowed, eta, cause."""
     text = Text(no_wrap=True, overflow="ellipsis")
     text.append(f"{row.status:{_STATUS}} ", style=_style(row))
-    text.append(f"{row.name:{_NAME}} {_ROLES[row.role]:{_ROLE}} ")
+    text.append(f"{row.name:{width}} {_ROLES[row.role]:{_ROLE}} ")
     text.append(_figures(row), style=QUIET if row.status == OK else "")
     if row.cause is not None:
         text.append(f"  {row.cause.name}", style=NEAR)
     elif row.systematic and not row.failed:
         text.append("  systematic", style=NEAR)
+    if row.three_way is not None:
+        told = f"  B/A {_number(row.three_way.ratio)}"
+        text.append(told, style=QUIET if row.three_way.rounding else NEAR)
     if row.dtypes[0] != row.dtypes[1] and None not in row.dtypes:
         text.append(f"  {row.dtypes[0]} / {row.dtypes[1]}", style=QUIET)
     return text
+
+
+def heading(label: str) -> Text:
+    """Return the line above a candidate's rows."""
+    return _text(f"candidate {label}", "bold")
+
+
+def _text(text: str, style: str = "") -> Text:
+    return Text(printable(text), style=style)
+
+
+def show_rows(report: Result | Comparison, out: Console, *, quiet: bool = False) -> None:
+    """Print a whole report: the rows, failing ones alone where `quiet`, then what follows them."""
+    for label, result in labelled(report):
+        if label:
+            out.print(heading(label))
+        width = width_of(r.name for r in result.rows)
+        for row in result.rows:
+            if row.failed or not quiet:
+                out.print(line(row, width), soft_wrap=True)
+    show(report, out)
+
+
+def labelled(report: Result | Comparison) -> list[tuple[str, Result]]:
+    """Return each candidate's label and result; "" for the label of the only one."""
+    if isinstance(report, Result):
+        return [("", report)]
+    return list(zip(report.labels, report.results, strict=True))
 
 
 def _style(row: TensorRow) -> str:
@@ -47,12 +93,13 @@ def _figures(row: TensorRow) -> str:
         return " against ".join(shapes)
     if row.limit is None:
         return f"max {_number(m.max_abs)}  mean {_number(m.mean_abs)}"
-    text = f"max {_allowed(m.max_abs, row.limit.max_abs)}"
-    text += f"  mean {_allowed(m.mean_abs, row.limit.mean_abs)}"
+    text = f"max {allowed(m.max_abs, row.limit.max_abs)}"
+    text += f"  mean {allowed(m.mean_abs, row.limit.mean_abs)}"
     return text + (f"  eta {number(m.eta, 2)}" if m.eta is not None else "")
 
 
-def _allowed(value: float, limit: float) -> str:
+def allowed(value: float, limit: float) -> str:
+    """Return an error beside its limit: "2.3e-05 > 1e-05"."""
     return f"{_number(value)} {'≤' if value <= limit else '>'} {_number(limit)}"
 
 
@@ -60,37 +107,117 @@ def _number(value: float) -> str:
     return "0" if value == 0 else number(value, 3)
 
 
-def show(result: Result, out: Console) -> None:
-    """Print what follows the rows: problems, answers and the verdict."""
+def show(report: Result | Comparison, out: Console, *, closing: bool = True) -> None:
+    """Print what follows the rows: problems, answers, the verdict (of one candidate, where
+    `closing`), the numbers that would have passed.
+    """
+    if isinstance(report, Result):
+        _show(report, out, closing=closing)
+        return
+    for label, result in zip(report.labels, report.results, strict=True):
+        out.print(heading(label))
+        _show(result, out, questions=5)  # the sixth is answered once, by all of them
+    made = table(report)
+    if made.__rich_measure__(out, out.options.update(max_width=_WIDEST)).maximum > out.width:
+        made = table(report, between=False)  # a cut number is another number
+    out.print(made)
+    if report.backend:
+        _answer(5, Answer(QUESTIONS[5], report.backend), out)
+    out.print(_text(verdict_of_all(report), GOOD if report.ok else BAD), soft_wrap=True)
+
+
+def _answer(n: int, answer: Answer, out: Console) -> None:
+    out.print(Text(f"{n + 1} {answer.question}"))
+    out.print(_text(f"  {answer.text}"), soft_wrap=True)
+
+
+def _show(
+    result: Result, out: Console, *, questions: int = len(QUESTIONS), closing: bool = True
+) -> None:
     for note in result.notes:
-        out.print(Text(note, style=QUIET))
+        out.print(_text(note, QUIET), soft_wrap=True)
     for problem in result.problems:
-        out.print(Text(f"INVALID  {problem}", style=BAD), soft_wrap=True)
-    for n, answer in enumerate(result.answers):
-        out.print(Text(f"{n + 1} {answer.question}"))
-        out.print(Text(f"  {answer.text}"), soft_wrap=True)
-    out.print(Text(verdict(result), style=GOOD if result.ok else BAD), soft_wrap=True)
+        out.print(_text(f"INVALID  {problem}", BAD), soft_wrap=True)
+    for n, answer in enumerate(result.answers[:questions]):
+        _answer(n, answer, out)
+    if closing:
+        out.print(_text(verdict(result), GOOD if result.ok else BAD), soft_wrap=True)
+    for text in would_have_passed(result):
+        out.print(_text(text), soft_wrap=True)
+
+
+def table(comparison: Comparison, *, between: bool = True) -> Table:
+    """Return tensors by candidates: what each uses of its limit, and how far two are apart where
+    `between`.
+    """
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    made.add_column("tensor", no_wrap=True)
+    for label in comparison.labels:
+        made.add_column(_text(label), justify="right", no_wrap=True)
+    pairs = list(combinations(range(len(comparison.labels)), 2)) if between else []
+    for a, b in pairs:
+        label = f"{comparison.labels[a]} - {comparison.labels[b]}"
+        made.add_column(_text(label), justify="right", no_wrap=True)
+    for name, rows in by_name(comparison).items():
+        cells = [Text(share(r), style=_style(r) if r else QUIET) for r in rows]
+        known = comparison.between.get(name)
+        for a, b in pairs:
+            told = "" if known is None else _number(known.max_abs[a + 1][b + 1])
+            cells.append(Text(told, style=QUIET))
+        made.add_row(Text(name), *cells)
+    return made
+
+
+def by_name(comparison: Comparison) -> dict[str, list[TensorRow | None]]:
+    """Return the row of each candidate by contract tensor, in execution order."""
+    found = [{r.name: r for r in result.rows if r.contract} for result in comparison.results]
+    return {n: [rows.get(n) for rows in found] for n in dict.fromkeys(k for f in found for k in f)}
+
+
+def share(row: TensorRow | None) -> str:
+    """Return what a row uses of its limit, such as "3%" or "12x"; its status where it has none."""
+    if row is None:
+        return "-"
+    known = row.status in (OK, OVER)
+    return used(row.used) if known else row.status
+
+
+def verdict_of_all(comparison: Comparison) -> str:
+    """Return the last line of several candidates: how many pass, and which do not."""
+    good = sum(r.ok for r in comparison.results)
+    text = f"{WORDS[comparison.exit_code]}: {good} of {len(comparison.results)} candidates pass"
+    for label, result in zip(comparison.labels, comparison.results, strict=True):
+        if not result.ok:
+            first = f" at {result.first.name}" if result.first else ""
+            text += f"; {label} {WORDS[result.exit_code]}{first}"
+    return text
 
 
 def verdict(result: Result) -> str:
-    """Return the last line: the verdict, its counts and what was checked of the inputs."""
+    """Return the verdict in a line, its counts and what was checked of the inputs."""
     contract = [r for r in result.rows if r.contract]
     failed = [r for r in contract if r.failed]
     informational = sum(r.role == INFORMATIONAL for r in contract)
     counts = f"{len(contract) - len(failed)} of {plural(len(contract), 'contract tensor')} pass"
     if informational:
         counts += f" ({informational} informational)"
-    word = {0: "PASS", 1: "FAIL", 2: "INVALID"}[result.exit_code]
-    text = f"{word}: {counts}; inputs {result.inputs}"
+    text = f"{WORDS[result.exit_code]}: {counts}; inputs {result.inputs}"
     if result.first is not None:
-        cause = result.cause.text if result.cause else "unclassified"
-        text += f"; first {result.first.name}: {cause}"
+        missing = result.first.status in MISSING
+        unknown = "missing on the candidate" if missing else "unclassified"
+        cause = result.cause.text if result.cause else unknown
+        return f"{text}; first {result.first.name}: {cause}"
+    changed = [c for c in result.changes if c.changed]
+    return text + "".join(f"; {change_text(c)}" for c in changed)
+
+
+def to_json(report: Result | Comparison) -> str:
+    """Return the whole as strict JSON; in ASCII where a text has what UTF-8 cannot hold."""
+    record = report.to_record()
+    text = json.dumps(record, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+    if _SURROGATE.search(text):
+        return json.dumps(record, indent=1, allow_nan=False) + "\n"
     return text
-
-
-def to_json(result: Result) -> str:
-    """Return the whole as strict JSON."""
-    return json.dumps(result.to_record(), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
 
 
 def write(path: Path, text: str, option: str) -> None:
@@ -100,7 +227,7 @@ def write(path: Path, text: str, option: str) -> None:
         GateError: it cannot be written.
     """
     try:
-        replace_text(path, text)
+        replace_text(path, _SURROGATE.sub("\ufffd", text))
     except OSError as error:
         reason = error.strerror or str(error)
         what = f"{path} cannot be written: {reason}"
@@ -108,8 +235,18 @@ def write(path: Path, text: str, option: str) -> None:
 
 
 def printer(stream: TextIO | None = None) -> Console:
-    """Return the console that reports are printed on."""
-    return console(stream)
+    """Return the console that reports are printed on: a reader that leaves, as `head` does, ends
+    the printing alone.
+    """
+    made = console(stream)
+    leave = made.on_broken_pipe
+
+    def quiet() -> None:
+        with contextlib.suppress(SystemExit):
+            leave()
+
+    made.on_broken_pipe = quiet  # type: ignore[method-assign]
+    return made
 
 
 def shown(value: float | None) -> str:

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from checks.gates.comparison.record import Result
+from checks.gates.comparison.verdict import compare
 from checks.gates.formats.manifest import Tensor
-from checks.gates.record import Result
-from checks.gates.verdict import compare
 
 TIGHT = {"max_abs": 1e-5, "mean_abs": 1e-6}
 

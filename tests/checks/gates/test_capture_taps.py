@@ -397,7 +397,7 @@ def test_a_failure_in_a_callback_is_raised_when_the_dump_closes(
 
     from checks.gates.capture import dump
 
-    monkeypatch.setattr(dump, "_append", full)
+    monkeypatch.setattr(dump, "append", full)
     with (
         pytest.raises(GateError, match="No space left"),
         gates.Dump(tmp_path / "d", side="candidate"),

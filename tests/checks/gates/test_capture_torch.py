@@ -11,11 +11,11 @@ from torch import nn
 import autodiff as ad
 from checks import gates
 from checks.gates.capture.torch_modules import matched, picked, reach
-from checks.gates.contract import Contract, provisional, write_contract
+from checks.gates.comparison.record import Result
 from checks.gates.errors import GateError
 from checks.gates.formats.manifest import Statistics
 from checks.gates.formats.readers import open_side
-from checks.gates.record import Result
+from checks.gates.limits.contract import Contract, provisional, write_contract
 
 HEADS, WIDTH, BLOCKS, WORDS = 2, 8, 5, 11
 

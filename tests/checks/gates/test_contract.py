@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from checks.gates.contract import Contract, Limit, read_contract, rounded_up, write_contract
 from checks.gates.errors import GateError
 from checks.gates.formats.readers import open_side
-from checks.gates.names import read_names, renamed
+from checks.gates.limits.contract import Contract, Limit, read_contract, rounded_up, write_contract
+from checks.gates.naming.names import read_names, renamed
 from tests.checks.gates.sides import TIGHT, judged, normal, write_limits, write_side
 
 X = normal(6, 8)

@@ -319,7 +319,7 @@ def test_a_read_only_folder() -> None:
         assert os.listdir(name) == []
 
 
-@pytest.mark.parametrize("failing", ["write", "_append"])
+@pytest.mark.parametrize("failing", ["write", "append"])
 def test_a_failed_write_leaves_neither_a_line_nor_half_a_file(
     tmp_path: Path, failing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -335,7 +335,7 @@ def test_a_failed_write_leaves_neither_a_line_nor_half_a_file(
             if failing == "write":
                 patch.setattr(os, "replace", full)
             else:
-                patch.setattr(dump, "_append", full)
+                patch.setattr(dump, "append", full)
             refused(lambda: d.put("y", np.zeros(3)), "No space left", "y.npy", "space left")
         assert not list(folder.glob(".*"))
         d.put("y", np.ones(3))
@@ -355,7 +355,7 @@ def test_a_line_speaks_of_values_that_are_there(
         order.append(text)
 
     order: list[str] = []
-    monkeypatch.setattr(dump, "_append", checked)
+    monkeypatch.setattr(dump, "append", checked)
     with gates.Dump(tmp_path / "d", side="reference") as d:
         d.put("x", np.zeros(3))
     assert len(order) == 1

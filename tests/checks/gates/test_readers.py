@@ -10,11 +10,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from checks.gates.comparison.measure import measure
 from checks.gates.errors import GateError
 from checks.gates.formats.manifest import DTYPES, Statistics, Tensor, dtype_name, dtype_of
 from checks.gates.formats.readers import natural, open_side
 from checks.gates.formats.stored import safetensors_file
-from checks.gates.measure import measure
 from tests.checks.gates.sides import normal, write_side
 
 X = normal(5, 7)
@@ -119,6 +119,18 @@ def test_every_dtype_in_a_manifest(tmp_path: Path, name: str) -> None:
     assert measure(stored, stored).max_abs == 0
 
 
+def test_calls_of_one_name_in_one_safetensors_file(tmp_path: Path) -> None:
+    calls = [normal(3, seed=0), normal(3, seed=1)]
+    file = tmp_path / "all.safetensors"
+    for keys in (("t", "t#1"), ("t#1", "t")):
+        by_key = {k: ("F32", calls["#" in k]) for k in keys}
+        file.write_bytes(safetensors_text(by_key))
+        lines = [Tensor("t", "float32", (3,), file.name, seq=n, call=n).to_line() for n in (0, 1)]
+        (tmp_path / "manifest.jsonl").write_text("\n".join(lines) + "\n")
+        for found, x in zip(open_side(tmp_path).tensors.values(), calls, strict=True):
+            np.testing.assert_array_equal(found.load(), x)
+
+
 def test_bfloat16_in_npy_and_safetensors(tmp_path: Path) -> None:
     x = X.astype(ml_dtypes.bfloat16)
     for side in (as_npy(tmp_path / "n", x), as_npz(tmp_path / "z", x)):
@@ -154,10 +166,10 @@ def test_order(tmp_path: Path) -> None:
 def test_memory_does_not_grow_with_the_tensor(tmp_path: Path) -> None:
     peaks = []
     for n in (1 << 20, 1 << 23):
-        folder = tmp_path / str(n)
-        side = open_side(as_npy(folder, np.zeros(n, np.float32)))
+        folders = [as_npy(tmp_path / f"{n}.{k}", np.full(n, k, np.float32)) for k in (0, 1)]
+        sides = [open_side(folder) for folder in folders]
         tracemalloc.start()
-        measure(side.tensors["t"], side.tensors["t"])
+        assert measure(sides[0].tensors["t"], sides[1].tensors["t"]).differing == n
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < 1.2 * peaks[0]
@@ -291,3 +303,21 @@ def test_a_line_is_read_as_it_was_written() -> None:
     )  # fmt: skip
     assert Tensor.from_line(tensor.to_line()) == tensor
     assert tensor.key == "enc.out#2"
+
+
+def test_tensors_of_one_raw_file_follow_each_other(tmp_path: Path) -> None:
+    folder = tmp_path / "side"
+    folder.mkdir()
+    a, b = np.arange(3, dtype=np.float32), np.arange(4, dtype=np.int32)
+    (folder / "all.bin").write_bytes(a.tobytes() + b.tobytes())
+    lines = [
+        Tensor("a", "float32", (3,), "all.bin", seq=0),
+        Tensor("b", "int32", (4,), "all.bin", seq=1, offset=12),
+    ]
+    (folder / "manifest.jsonl").write_text("".join(t.to_line() + "\n" for t in lines))
+    side = open_side(folder)
+    assert [side.tensors[k].load().tolist() for k in "ab"] == [a.tolist(), b.tolist()]
+    with (folder / "all.bin").open("ab") as file:
+        file.write(b"more")
+    with pytest.raises(GateError, match="'a' needs 12 bytes"):
+        open_side(folder)

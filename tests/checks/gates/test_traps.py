@@ -201,7 +201,7 @@ def test_16_a_dump_with_the_bytes_of_another_tensor(tmp_path: Path) -> None:
 def test_a_wrong_crc_is_named(tmp_path: Path) -> None:
     write_side(tmp_path / "r", {"t": X})
     write_side(tmp_path / "c", {"t": (X, {"crc32": 1})})
-    from checks.gates.verdict import compare
+    from checks.gates.comparison.verdict import compare
 
     limits = write_limits(tmp_path / "limits.json", {"t": TIGHT})
     with pytest.raises(GateError, match="crc32 .*, not 00000001"):

@@ -1,35 +1,21 @@
 """Why a tensor is off: causes in turn, each named only once undoing it leaves next to nothing."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from checks.gates.causes.case import Case, load
 from checks.gates.causes.forms import formed
 from checks.gates.causes.layout import moved, reshaped, shifted
+from checks.gates.causes.normal import normalised
 from checks.gates.causes.places import nonfinite, placed
-from checks.gates.causes.tensors import related
-from checks.gates.causes.values import along_axes, valued
+from checks.gates.causes.rotary import turned
+from checks.gates.causes.tensors import others, related
+from checks.gates.causes.values import valued
+from checks.gates.comparison.record import NONFINITE, SHAPE, Cause, TensorRow
 from checks.gates.formats.readers import Side
-from checks.gates.record import NONFINITE, OVER, SHAPE, Cause, TensorRow
 
 MOST_DETAILED = 50
-
-
-def with_causes(rows: Sequence[TensorRow], left: Side, right: Side) -> list[TensorRow]:
-    """Return the rows, those that failed with their cause where one was found.
-
-    Contract tensors first in order, at most 50: causes downstream of the first are its echo.
-    """
-    made = []
-    detailed = 0
-    for row in rows:
-        if row.failed and row.status in (OVER, SHAPE, NONFINITE) and detailed < MOST_DETAILED:
-            detailed += 1
-            row = replace(row, cause=cause(row, rows, left, right))
-        made.append(row)
-    return made
 
 
 def cause(row: TensorRow, rows: Sequence[TensorRow], left: Side, right: Side) -> Cause | None:
@@ -45,7 +31,8 @@ def cause(row: TensorRow, rows: Sequence[TensorRow], left: Side, right: Side) ->
     if not case.r.size or not np.any(case.c != case.r):
         return None
     found = moved(case) or valued(case) or related(case, row, rows, left)
-    return found or formed(case) or shifted(case) or placed(case)
+    found = found or normalised(case, others(case, row, rows, left)) or formed(case)
+    return found or turned(case) or shifted(case) or placed(case)
 
 
 def _finite(case: Case) -> bool:
@@ -58,6 +45,3 @@ def _finite_rows(case: Case) -> Case:
     r, c = case.r.copy(), case.c.copy()
     r[bad] = c[bad] = 0.0
     return Case(r, c, case.limit, case.whole)
-
-
-__all__ = ["MOST_DETAILED", "along_axes", "cause", "with_causes"]

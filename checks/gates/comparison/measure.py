@@ -2,7 +2,7 @@
 
 import math
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -55,14 +55,21 @@ class Measured:
 
     @property
     def relative_rms(self) -> float:
-        """sqrt(sum e^2 / sum r^2); inf where the reference is zero and the candidate is not."""
-        return _ratio(self.sums[5], self.sums[2])
+        """sqrt(sum e^2 / sum r^2); inf where the reference is zero and the candidate is not; nan
+        where a square is beyond float64.
+        """
+        error, size = self.sums[5], self.sums[2]
+        if not (math.isfinite(error) and math.isfinite(size)) or (
+            not error and self.differing > self.disagreements
+        ):
+            return math.nan
+        return _ratio(error, size)
 
     @property
     def cosine(self) -> float:
         """sum r c / (|r| |c|); nan where one is zero."""
         size = math.sqrt(self.sums[2]) * math.sqrt(self.sums[3])
-        return self.sums[4] / size if size else math.nan
+        return self.sums[4] / size if 0 < size < math.inf else math.nan
 
 
 @dataclass(slots=True)
@@ -75,7 +82,7 @@ class _Part:
     differing: int
     largest: float
     at: int
-    total: float
+    means: tuple[float, float]
     sums: tuple[float, ...]
     counts: npt.NDArray[np.int64] | None
     disagreements: int
@@ -94,37 +101,85 @@ def measure(reference: Stored, candidate: Stored) -> Measured:
         GateError: a file ends early or does not hold what its manifest says.
     """
     parts: list[_Part] = []
+    histogram = Histogram()
     crc = [0, 0]
     share = min(1.0, SAMPLE / max(1, reference.tensor.size))
-    with ThreadPoolExecutor(1) as pool:
+    with _worker(reference.tensor.size) as pool:
         waiting: deque[Future[_Part]] = deque()
         start = 0
-        for r, c in _pairs(reference, candidate):
+        for r, c in pairs(reference, candidate):
             crc = [crc32(r, crc[0]), crc32(c, crc[1])]
             waiting.append(pool.submit(_block, r, c, start, share))
             start += r.size
             if len(waiting) >= _PENDING:
-                parts.append(waiting.popleft().result())
-        parts += [w.result() for w in waiting]
+                parts.append(_counted(waiting.popleft().result(), histogram))
+        parts += [_counted(w.result(), histogram) for w in waiting]
     per_entry = 2 if reference.tensor.dtype.startswith("complex") else 1
-    return _joined(parts, reference.tensor.shape, per_entry, (crc[0], crc[1]))
+    return _joined(parts, histogram, reference.tensor.shape, per_entry, (crc[0], crc[1]))
 
 
-def _pairs(reference: Stored, candidate: Stored) -> Iterator[tuple[Array, Array]]:
+def _counted(part: _Part, histogram: Histogram) -> _Part:
+    """The part without its counts: kept for each block they would grow with the tensor."""
+    if part.counts is not None:
+        histogram.counts += part.counts
+        part.counts = None
+    return part
+
+
+def _worker(size: int) -> "ThreadPoolExecutor | _Here":
+    """A thread for a tensor of several blocks; one block is done sooner than a thread starts."""
+    return ThreadPoolExecutor(1) if size > BLOCK else _Here()
+
+
+class _Here:
+    """Computes at once, where it is asked to."""
+
+    def submit(self, call: Callable[..., _Part], *given: Any) -> Future[_Part]:
+        done: Future[_Part] = Future()
+        done.set_result(call(*given))
+        return done
+
+    def __enter__(self) -> "_Here":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def pairs(reference: Stored, candidate: Stored) -> Iterator[tuple[Array, Array]]:
+    """Yield both sides' values, a block at a time."""
     return zip(reference.chunks(BLOCK), candidate.chunks(BLOCK), strict=True)
 
 
-def _floats(values: Array, complex_pair: bool) -> Doubles:
+def floats(values: Array, complex_pair: bool) -> Doubles:
+    """Return values in float64; complex ones as real and imaginary parts in turn."""
     if complex_pair:
         return values.astype(np.complex128, copy=False).view(np.float64)
     return values.astype(np.float64)
 
 
+def apart_in(r: Array, c: Array, complex_pair: bool) -> tuple[Doubles, Doubles, Doubles]:
+    """Return both sides in float64 and c - r, where 64-bit integers keep what float64 takes."""
+    x, y = floats(r, complex_pair), floats(c, complex_pair)
+    d = y - x
+    if not complex_pair:
+        for values, high, sign in ((r, x, -1.0), (c, y, 1.0)):
+            if values.dtype.kind in "iu" and values.itemsize == 8:
+                d += sign * _rest(values, high)
+    return x, y, d
+
+
+def _rest(values: Array, high: Doubles) -> Doubles:
+    """Integers less their float64: beyond 2^53 it cannot tell neighbours apart."""
+    wrapped = np.where(high >= 2.0**63, high - 2.0**64, high).astype(np.int64)
+    rest: Doubles = (values.view(np.int64) - wrapped).astype(np.float64)
+    return rest
+
+
 def _block(r: Array, c: Array, start: int, share: float) -> _Part:
     pair = "c" in (r.dtype.kind, c.dtype.kind)
     with np.errstate(all="ignore"):
-        x, y = _floats(r, pair), _floats(c, pair)
-        d = y - x
+        x, y, d = apart_in(r, c, pair)
         e = np.abs(d)
         largest = float(e.max()) if e.size else 0.0
     disagreements, first, nonfinite = 0, -1, (0, 0)
@@ -140,10 +195,6 @@ def _block(r: Array, c: Array, start: int, share: float) -> _Part:
         index = np.flatnonzero(~(bad_x | bad_y))
         x, y, d, e = x[index], y[index], d[index], e[index]
         differing = int(np.count_nonzero(e)) + disagreements
-    elif r.dtype.kind in "iu" and c.dtype.kind in "iu" and 8 in (r.itemsize, c.itemsize):
-        lost = (r != c) & (e == 0)  # beyond 2^53 float64 cannot tell neighbours apart
-        e[lost] = d[lost] = 1.0
-        differing = int(np.count_nonzero(e))
     at = int(np.argmax(e)) if e.size else -1
     largest = float(e[at]) if e.size else 0.0
     return _Part(
@@ -153,7 +204,7 @@ def _block(r: Array, c: Array, start: int, share: float) -> _Part:
         differing=differing,
         largest=largest,
         at=at if index is None or at < 0 else int(index[at]),
-        total=float(e.sum()) if differing else 0.0,
+        means=_means_of(e) if differing else (0.0, 0.0),
         sums=_sums(x, y, d),
         counts=_counts(e) if differing else None,
         disagreements=disagreements,
@@ -187,15 +238,15 @@ def _sample(x: Doubles, d: Doubles, start: int, share: float) -> tuple[Doubles, 
 
 
 def _joined(
-    parts: list[_Part], shape: tuple[int, ...], per_entry: int, crc: tuple[int, int]
+    parts: list[_Part],
+    histogram: Histogram,
+    shape: tuple[int, ...],
+    per_entry: int,
+    crc: tuple[int, int],
 ) -> Measured:
     finite = sum(p.finite for p in parts)
     disagreements = sum(p.disagreements for p in parts)
     sums = tuple(_added([p.sums[n] for p in parts]) for n in range(6))
-    histogram = Histogram()
-    for p in parts:
-        if p.counts is not None:
-            histogram.counts += p.counts
     differing = sum(p.differing for p in parts)
     measured = [p for p in parts if p.at >= 0]
     top = max(measured, key=lambda p: (p.largest, -p.start), default=None)
@@ -227,8 +278,21 @@ def _joined(
     )
 
 
+def _means_of(e: Doubles) -> tuple[float, float]:
+    """The sum of |e|, and their mean, which may be finite where the sum is not."""
+    with np.errstate(over="ignore"):
+        total = float(e.sum())
+    return total, 0.0 if math.isfinite(total) else float((e / e.size).sum())
+
+
 def _mean(parts: list[_Part], finite: int) -> float:
-    return _added([p.total for p in parts]) / finite if finite else 0.0
+    if not finite:
+        return 0.0
+    total = _added([p.means[0] for p in parts])
+    if math.isfinite(total):
+        return total / finite
+    means = [p.means[1] or p.means[0] / max(1, p.finite) for p in parts]
+    return _added([m * (p.finite / finite) for m, p in zip(means, parts, strict=True)])
 
 
 def _added(values: list[float]) -> float:
@@ -266,7 +330,8 @@ def eta(values: Any, errors: Any) -> tuple[float | None, float]:
         eta, None where nothing differs or there are too few entries; and bins / entries.
     """
     bins = min(BINS, values.size // LEAST_IN_A_BIN)
-    size = float(np.dot(errors, errors)) if values.size else 0.0
+    with np.errstate(over="ignore"):
+        size = float(np.dot(errors, errors)) if values.size else 0.0
     if bins < LEAST_BINS or not size or not math.isfinite(size):
         return None, 0.0
     ordered = errors[np.argsort(values, kind="stable")]

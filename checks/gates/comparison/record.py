@@ -2,18 +2,24 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from checks.gates.contract import Limit
+from checks.gates.comparison.apart import ThreeWay
+from checks.gates.comparison.detail import SHARES, Detail
+from checks.gates.comparison.measure import Measured
 from checks.gates.errors import INVALID, PASSED, WRONG
 from checks.gates.formats.manifest import GATE, INFORMATIONAL
-from checks.gates.measure import Measured
+from checks.gates.limits.contract import Limit
 from checks.tolerances import constant
 
 OK, OVER, SHAPE, NONFINITE = "ok", "FAIL", "SHAPE", "NONFINITE"
 NO_CANDIDATE, NO_REFERENCE, NOWHERE = "MISSING-candidate", "MISSING-reference", "MISSING-both"
 MISSING = (NO_CANDIDATE, NO_REFERENCE, NOWHERE)
+SCHEMA = "gradsweep gate 1"
+# Kinds of problems.
+INPUTS, CONTRACT, REFERENCE, REUSED = "inputs", "contract", "reference", "reused"
+SPLIT = "reference64"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +38,47 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True)
+class Change:
+    """What a run said, or chose, on both sides.
+
+    Arguments:
+        source: "transcript.json", or the name of a tensor.
+        kind: "tokens", "text" or "argmax" (over the last axis of logits).
+        sizes: steps, words or rows, of the reference and of the candidate.
+        edits: how many of them differ; 0 where nothing changed.
+        first: the first step, word or row that differs.
+        said: what stands there and around, on the reference and on the candidate.
+        note: a further count.
+        logits: the tensor that holds that step's logits; "" where none does.
+        margin: between the reference's two largest logits there.
+        error: the largest error of that step's logits.
+    """
+
+    source: str
+    kind: str
+    sizes: tuple[int, int]
+    edits: int = 0
+    first: int | None = None
+    said: tuple[str, str] = ("", "")
+    note: str = ""
+    logits: str = ""
+    margin: float | None = None
+    error: float | None = None
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything differs."""
+        return self.edits > 0
+
+    @property
+    def explained(self) -> bool | None:
+        """Whether the logits' error can turn the choice there; None where it is not known."""
+        if self.margin is None or self.error is None:
+            return None
+        return self.margin <= 2 * self.error
+
+
+@dataclass(frozen=True, slots=True)
 class TensorRow:
     """One tensor of both sides.
 
@@ -46,6 +93,9 @@ class TensorRow:
         measured: the figures; None where nothing could be compared.
         cause: why, where it was found.
         note: anything else.
+        detail: quantiles, worst entries and places, of at most 50 that fail.
+        three_way: the distances to a float64 reference, where one was given.
+        declared: the role that a manifest or names.toml states, whatever the contract holds.
     """
 
     name: str
@@ -57,6 +107,9 @@ class TensorRow:
     measured: Measured | None = None
     cause: Cause | None = None
     note: str = ""
+    detail: Detail | None = None
+    three_way: ThreeWay | None = None
+    declared: str = GATE
 
     @property
     def contract(self) -> bool:
@@ -77,12 +130,28 @@ class TensorRow:
         chance = min(10 * m.eta_noise, constant("gate_systematic_few"))
         return m.eta > max(constant("gate_systematic_eta"), chance)
 
+    @property
+    def used(self) -> float | None:
+        """The larger of both errors, each divided by its limit; inf where it is not finite, None
+        where nothing was compared or allowed.
+        """
+        m, limit = self.measured, self.limit
+        if m is None or limit is None:
+            return None
+        worst = 0.0
+        for value, most in ((m.max_abs, limit.max_abs), (m.mean_abs, limit.mean_abs)):
+            if not math.isfinite(value):
+                return math.inf
+            if value:
+                worst = max(worst, value / most if most else math.inf)
+        return worst
+
     def to_record(self) -> dict[str, Any]:
         """Return the row for JSON; NaN and infinities as text."""
-        m = self.measured
         record: dict[str, Any] = {
             "name": self.name,
             "role": self.role,
+            "declared_role": self.declared,
             "status": self.status,
             "contract": self.contract,
             "shape_reference": self.shapes[0],
@@ -91,42 +160,72 @@ class TensorRow:
             "dtype_candidate": self.dtypes[1],
         }
         if self.limit is not None:
-            record["limit"] = {
-                "max_abs": plain(self.limit.max_abs),
-                "mean_abs": plain(self.limit.mean_abs),
-            }
-        if m is not None:
-            record |= {n: plain(getattr(m, n)) for n in _FIGURES}
-            record |= {"relative_rms": plain(m.relative_rms), "cosine": plain(m.cosine)}
-            record |= {"worst_index": m.worst, "nonfinite": m.nonfinite}
+            limit = {"max_abs": self.limit.max_abs, "mean_abs": self.limit.mean_abs}
+            comment = list(self.limit.comment)
+            record["limit"] = limit | ({"_comment": comment} if comment else {})
+        if self.measured is not None:
+            record |= _measured(self.measured)
             record["systematic"] = self.systematic
         if self.cause is not None:
-            record["cause"] = {
-                "name": self.cause.name,
-                "text": self.cause.text,
-                "left": plain(self.cause.left),
-            }
-        return record | ({"note": self.note} if self.note else {})
+            record["cause"] = asdict(self.cause)
+        if self.three_way is not None:
+            split = self.three_way
+            record["three_way"] = asdict(split) | {"ratio": split.ratio, "text": split.text}
+        if self.detail is not None:
+            record["detail"] = _detail(self.detail)
+        if self.note:
+            record["note"] = self.note
+        plained: dict[str, Any] = plain(record)
+        return plained
 
 
-_FIGURES = (
+FIGURES = (
     *("count", "differing", "max_abs", "mean_abs", "rms", "p99_abs"),
-    *("disagreements", "eta", "eta_noise"),
+    *("disagreements", "eta", "eta_noise", "finite", "nonfinite", "sums", "crc"),
 )
 
 
+def _measured(m: Measured) -> dict[str, Any]:
+    record: dict[str, Any] = {n: getattr(m, n) for n in FIGURES}
+    return record | {
+        "worst_index": m.worst,
+        "relative_rms": m.relative_rms,
+        "cosine": m.cosine,
+    }
+
+
+def _detail(d: Detail) -> dict[str, Any]:
+    shares = [f"p{100 * s:g}" for s in SHARES]
+    return {
+        "quantiles": dict(zip(shares, d.quantiles, strict=False)),
+        "worst": [asdict(e) for e in d.worst],
+        "histogram": {"equal": d.equal, "power": d.power, "counts": d.counts},
+        "strips": d.strips,
+    }
+
+
 def plain(value: Any) -> Any:
-    """Return a number as strict JSON can hold it: NaN and infinities as text."""
+    """Return a value as strict JSON can hold it: NaN and infinities as text, tuples as lists."""
+    if isinstance(value, dict):
+        return {k: plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why no valid comparison is possible: three lines."""
+    """Why no valid comparison is possible: three lines.
+
+    Arguments:
+        what, where, fix: the lines.
+        kind: inputs, contract, reference, reused or reference64.
+    """
 
     what: str
     where: str
     fix: str
+    kind: str = ""
 
     def __str__(self) -> str:
         return f"{self.what}\n  at {self.where}\n  {self.fix}"
@@ -152,6 +251,9 @@ class Result:
         notes: what else a reader should know.
         names: the file of rules and roles; None where there was none.
         answers: to the six questions, on a failure.
+        only: the pattern of names that was chosen; None for all.
+        reference64: the path of the float64 reference; None where none was given.
+        changes: tokens and texts of both sides, changed or not; on a failure the argmax, too.
     """
 
     reference: str
@@ -163,6 +265,9 @@ class Result:
     notes: Sequence[str] = ()
     names: str | None = None
     answers: Sequence[Answer] = field(default=())
+    only: str | None = None
+    reference64: str | None = None
+    changes: Sequence[Change] = ()
 
     @property
     def exit_code(self) -> int:
@@ -196,24 +301,46 @@ class Result:
         return next((r for r in reversed(before) if r.contract and r.status == OK), None)
 
     @property
+    def quiet(self) -> TensorRow | None:
+        """The first contract tensor that passes although its error looks systematic."""
+        return next((r for r in self.rows if r.contract and r.systematic and not r.failed), None)
+
+    @property
     def cause(self) -> Cause | None:
         """The cause of the first divergence."""
         return self.first.cause if self.first else None
 
     def to_record(self) -> dict[str, Any]:
         """Return the whole as one JSON object."""
-        first, good = self.first, self.last_good
+        first, good, quiet = self.first, self.last_good, self.quiet
         return {
+            "schema": SCHEMA,
             "exit_code": self.exit_code,
             "reference": self.reference,
             "candidate": self.candidate,
+            "reference64": self.reference64,
             "tolerances": self.contract,
+            "names": self.names,
+            "only": self.only,
             "inputs": self.inputs,
             "first": first.name if first else None,
             "last_good": good.name if good else None,
+            "first_systematic": quiet.name if quiet else None,
             "cause": self.cause.name if self.cause else ("unclassified" if first else None),
             "answers": [{"question": a.question, "text": a.text} for a in self.answers],
-            "problems": [str(p) for p in self.problems],
+            "problems": [asdict(p) for p in self.problems],
             "notes": list(self.notes),
+            "changes": [plain(asdict(c)) for c in self.changes],
             "rows": [r.to_record() for r in self.rows],
         }
+
+    @classmethod
+    def from_record(cls, record: Any, where: str = "report") -> "Result":
+        """Return what `to_record` gave.
+
+        Raises:
+            GateError: it is no such record: the field at fault is named.
+        """
+        from checks.gates.reports.saved import result_of
+
+        return result_of(record, where)

@@ -1,5 +1,6 @@
 """The tolerance file: which tensors must be there, and how far each may be off."""
 
+import contextlib
 import json
 import math
 from collections.abc import Iterable, Mapping
@@ -107,11 +108,12 @@ def _limit(entry: Any, where: str) -> Limit:
 def _number(value: Any, key: str, where: str) -> float:
     if value == "inf":
         return math.inf
-    good = isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
-    if not good:
-        what = f'{key} is no number >= 0, nor "inf": {value!r}'
-        raise GateError(what, where, f"correct {key}")
-    return float(value)
+    if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
+        with contextlib.suppress(OverflowError):
+            if math.isfinite(found := float(value)):  # not 1e999, which JSON reads as infinite
+                return found
+    what = f'{key} is no number >= 0, nor "inf": {value!r:.40}'
+    raise GateError(what, where, f"correct {key}")
 
 
 def _comment(value: Any, where: str) -> tuple[str, ...]:
@@ -133,11 +135,13 @@ def provisional(figures: Iterable[Statistics]) -> Limit:
 
 def rounded_up(value: float) -> float:
     """Return `value` rounded up to two digits; 0 and inf as they are."""
-    if value == 0 or math.isinf(value):
+    if value == 0 or not math.isfinite(value):
         return value
-    power = math.floor(math.log10(value)) - 1
-    digits = math.ceil(value / 10.0**power * (1 - 2.0**-40))
-    return float(f"{digits}e{power}")
+    digits, _, power = f"{value:.1e}".partition("e")
+    near = float(f"{digits}e{power}")
+    if near < value * (1 - 2.0**-40):
+        near = float(f"{round(10 * float(digits)) + 1}e{int(power) - 1}")
+    return near if math.isfinite(near) else value
 
 
 def write_contract(path: str | Path, contract: Contract) -> Path:

@@ -74,12 +74,34 @@ def read_names(path: str | Path) -> Names:
         raise GateError(f"not TOML: {error}", str(file), "correct the file") from None
     _only(record, (*SIDES, "roles"), str(file))
     roles = record.get("roles", {})
+    if not isinstance(roles, dict):
+        raise GateError(f"roles is no table: {roles!r:.40}", str(file), "write [roles]")
+    for side in SIDES:
+        if not isinstance(record.get(side, []), list):
+            what = f"{side} is no list of rules: {record[side]!r:.40}"
+            raise GateError(what, str(file), f"write [[{side}]], in two brackets")
     for pattern, role in roles.items():
         if role not in ROLES:
             fix = "write gate, informational or debug"
             raise GateError(f"unknown role {role!r}", f"{file}: roles: {pattern}", fix)
     rules = {s: tuple(_rule(r, f"{file}: {s}") for r in record.get(s, [])) for s in SIDES}
     return Names(file, rules, roles)
+
+
+def names_beside(tolerances: Path, path: str | Path | None = None) -> Names:
+    """Read the rules that go with a tolerance file.
+
+    Arguments:
+        tolerances: <family>.json.
+        path: the rules; where None, <family>.names.toml beside it, else the names.toml there, else
+            none.
+    """
+    if path is not None:
+        return read_names(path)
+    for name in (f"{tolerances.stem}.names.toml", "names.toml"):
+        if (beside := tolerances.parent / name).exists():
+            return read_names(beside)
+    return Names()
 
 
 def _rule(entry: Any, where: str) -> Rule:
@@ -94,12 +116,26 @@ def _rule(entry: Any, where: str) -> Rule:
         raise GateError(f"no regular expression: {error}", where, "correct match") from None
     names = entry["name"] if isinstance(entry["name"], list) else [entry["name"]]
     split = entry.get("split")
+    transpose = entry.get("transpose", [])
+    for key, good, kind in (
+        ("match", isinstance(entry["match"], str), "text"),
+        ("name", bool(names) and all(isinstance(n, str) for n in names), "name"),
+        ("transpose", _are_axes(transpose), "list of axes"),
+        ("slice", isinstance(entry.get("slice", ""), str), "text"),
+        ("split", split is None or _are_axes([split]), "axis"),
+        ("cast", isinstance(entry.get("cast", ""), str), "text"),
+    ):
+        if not good:
+            raise GateError(f"{key} is no {kind}: {entry[key]!r:.40}", where, f"correct {key}")
     if (len(names) > 1) != (split is not None):
         what = f"{len(names)} names and {'no split' if split is None else 'a split'}"
         raise GateError(what, where, "a split has one name for each part")
     cast = dtype_name(entry["cast"], where) if "cast" in entry else ""
-    transpose = tuple(entry.get("transpose", ()))
-    return Rule(match, tuple(names), transpose, entry.get("slice", ""), split, cast)
+    return Rule(match, tuple(names), tuple(transpose), entry.get("slice", ""), split, cast)
+
+
+def _are_axes(value: Any) -> bool:
+    return isinstance(value, list) and all(type(n) is int for n in value)
 
 
 def renamed(side: Side, names: Names, which: str) -> Side:

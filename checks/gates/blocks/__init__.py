@@ -1,0 +1,1 @@
+"""Blocks of a model run by themselves: isolation, injection, bisection."""

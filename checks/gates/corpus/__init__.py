@@ -1,0 +1,1 @@
+"""Faults injected into small models: what the gate catches, places and explains."""

@@ -1,0 +1,152 @@
+"""One model on the bench: its reference dumped, limits calibrated, candidates compared with it."""
+
+import fnmatch
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from checks.gates.causes.case import rms
+from checks.gates.comparison.record import Result
+from checks.gates.comparison.verdict import compare
+from checks.gates.corpus.fault import Fault, Named, Run
+from checks.gates.corpus.models import FLOAT32, Model, drifted
+from checks.gates.formats.manifest import GATE, MANIFEST, RUN, RunInfo, Statistics, Tensor
+from checks.gates.formats.statistics import doubles
+from checks.gates.limits.contract import Contract, Limit, provisional, rounded_up, write_contract
+from checks.tolerances import constant
+
+CALIBRATION_INPUTS = 8
+EXPLAINED = 3  # failing tensors: the first gate, and informational ones before it
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A model with weights drawn once, the limits of its tensors, and one dumped reference run.
+
+    Arguments:
+        model, number, policy, size: which.
+        folder: where dumps go.
+        tolerances: the file.
+    """
+
+    model: Model
+    number: int
+    policy: str
+    size: str
+    folder: Path
+    tolerances: Path
+
+    def reference(self, inputs: int) -> Run:
+        """The reference's run on inputs of that number."""
+        return self.model.run(self.number, inputs, self.policy, self.size)
+
+    def compared(self, candidate: Run, inputs: int) -> Result:
+        """Dump a candidate's run and hold it against the reference's on the same inputs."""
+        ours = self.folder / f"reference-{inputs}"
+        if not ours.exists():
+            write_run(ours, self.model.shown(self.reference(inputs)), self.model.roles, self.policy)
+        theirs = self.folder / "candidate"
+        write_run(theirs, self.model.shown(candidate), self.model.roles, self.policy)
+        return compare(ours, theirs, self.tolerances, detailed=EXPLAINED)
+
+    def clean(self, inputs: int, number: int) -> Result:
+        """Compare a candidate without a fault: other rounding alone."""
+        run = drifted(self.model, self.reference(inputs), self.policy, number)
+        return self.compared(run, inputs)
+
+    def faulty(self, fault: Fault, inputs: int, number: int) -> Result:
+        """Compare a candidate with a fault, on top of other rounding."""
+        run = drifted(self.model, self.reference(inputs), self.policy, 3 * number + 1)
+        return self.compared(fault.inject(run), inputs)
+
+
+def write_run(folder: Path, seen: Sequence[Named], roles: Mapping[str, str], policy: str) -> None:
+    """Write a dump as a program without our library would: one file of raw values, a manifest."""
+    folder.mkdir(parents=True, exist_ok=True)
+    calls: dict[str, int] = {}
+    lines, offset = [], 0
+    with open(folder / "values.bin", "wb") as file:
+        for seq, (name, array) in enumerate(seen):
+            data = np.ascontiguousarray(array).tobytes()
+            file.write(data)
+            call = calls.setdefault(name, 0)
+            calls[name] += 1
+            role = next((r for p, r in roles.items() if fnmatch.fnmatchcase(name, p)), GATE)
+            tensor = Tensor(
+                name,
+                array.dtype.name,
+                tuple(array.shape),
+                "values.bin",
+                offset=offset,
+                crc32=zlib.crc32(data),
+                seq=seq,
+                call=call,
+                role=role,
+            )
+            lines.append(tensor.to_line() + "\n")
+            offset += len(data)
+    (folder / MANIFEST).write_text("".join(lines), encoding="utf-8")
+    run = RunInfo(side=folder.name, dtype_policy=policy)
+    (folder / RUN).write_text(run.to_text(), encoding="utf-8")
+
+
+def bench(
+    model: Model, number: int, folder: Path, policy: str = FLOAT32, size: str = "tiny"
+) -> Bench:
+    """Return a model with calibrated limits, from eight inputs that no comparison sees again.
+
+    float32: max(provisional, 1.5 x drift), as `gradsweep gate calibrate` proposes. bfloat16: runs
+    of the reference whose sums are taken otherwise are its noise, so 4 x noise; and nothing below
+    the rounding of one product (3e-3 of the rms, four times as much of the 99th percentile): where
+    a value falls on the other side of a rounding is rare, and a few runs do not show it.
+    """
+    folder.mkdir(parents=True)
+    limits = _calibrated(model, number, policy, size)
+    file = folder / f"{model.name}.json"
+    write_contract(file, Contract(file, limits, ("Of the corpus.",)))
+    return Bench(model, number, policy, size, folder, file)
+
+
+def _calibrated(model: Model, number: int, policy: str, size: str) -> dict[str, Limit]:
+    figures: dict[str, list[Statistics]] = {}
+    drift: dict[str, list[tuple[float, float]]] = {}
+    for inputs in range(CALIBRATION_INPUTS):
+        run = model.run(number, inputs, policy, size)
+        ours = model.shown(run)
+        theirs = model.shown(drifted(model, run, policy, inputs))
+        for (name, r), (_, c) in zip(ours, theirs, strict=True):
+            figures.setdefault(name, []).append(_figures(r))
+            drift.setdefault(name, []).append(_apart(r, c))
+    first = provisional if policy == FLOAT32 else _of_one_product
+    factor = constant("gate_calibrate_drift" if policy == FLOAT32 else "gate_calibrate_noise")
+    return {n: _limit(first(figures[n]), drift[n], factor) for n in figures}
+
+
+def _figures(array: Any) -> Statistics:
+    flat = np.abs(doubles(array))
+    flat = flat[np.isfinite(flat)]
+    if not flat.size:
+        return Statistics()
+    return Statistics(rms=rms(flat), p99_abs=float(np.quantile(flat, 0.99)))
+
+
+def _of_one_product(figures: Sequence[Statistics]) -> Limit:
+    rung = constant("gate_ladder_bf16")
+    p99, size = (max(getattr(s, n) or 0.0 for s in figures) for n in ("p99_abs", "rms"))
+    return Limit(constant("gate_ladder_width") * rung * p99, rung * size)
+
+
+def _apart(r: Any, c: Any) -> tuple[float, float]:
+    r, c = doubles(r), doubles(c)
+    good = np.isfinite(r) & np.isfinite(c)
+    e = np.abs(c[good] - r[good])
+    return (float(e.max()), float(e.mean())) if e.size else (0.0, 0.0)
+
+
+def _limit(first: Limit, seen: Sequence[tuple[float, float]], factor: float) -> Limit:
+    largest, mean = (factor * max(pair[n] for pair in seen) for n in (0, 1))
+    return Limit(rounded_up(max(first.max_abs, largest)), rounded_up(max(first.mean_abs, mean)))

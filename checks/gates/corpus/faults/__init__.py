@@ -1,0 +1,1 @@
+"""The faults, by the part of a model that they are in."""

@@ -1,0 +1,154 @@
+"""The study: every fault against the gate, in several draws; what is caught, placed and explained.
+
+Limits are calibrated on inputs that no comparison sees again; every draw has weights, inputs and
+an order of summation of its own, and every other one has other sizes.
+"""
+
+import argparse
+import fnmatch
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from checks.gates.corpus.bench import CALIBRATION_INPUTS, Bench, bench
+from checks.gates.corpus.fault import Fault
+from checks.gates.corpus.models import FLOAT32, POLICIES, Model, models
+from checks.gates.corpus.scores import Alarm, Outcome, Study, outcome, table
+from checks.gates.errors import PASSED, WRONG, GateError
+from checks.results import replace_text
+
+SEEDS = 3
+CLEAN = 6  # clean runs for each model and policy, over all draws: 42 and 36
+Say = Callable[[str], None]
+
+
+def faults(only: str | None = None) -> list[Fault]:
+    """Return the faults whose "model: name" matches a pattern such as "ctc_head*"; all by default.
+
+    Raises:
+        GateError: the pattern matches none.
+    """
+    from checks.gates.corpus.faults import front, heads, ports, sequence, transformer, variants
+
+    parts = (front, transformer, sequence, heads, ports, variants)
+    every = [f for part in parts for f in part.FAULTS]
+    kept = [f for f in every if only is None or fnmatch.fnmatchcase(f.label, f"{only}*")]
+    if not kept:
+        raise GateError(
+            f"no fault matches {only!r}", "--only", 'write "ctc_head*", or leave it out'
+        )
+    return kept
+
+
+def study(
+    chosen: Sequence[Fault],
+    seeds: Sequence[int],
+    *,
+    clean: int = CLEAN,
+    say: Say = lambda text: None,
+) -> Study:
+    """Run faults, and clean runs of their models, in every draw.
+
+    Arguments:
+        chosen: the faults.
+        seeds: of the draws; even ones have the sizes "tiny", odd ones "other".
+        clean: clean runs for each model and policy.
+        say: called with a line for each draw.
+    """
+    start = time.perf_counter()
+    outcomes: list[Outcome] = []
+    alarms: list[Alarm] = []
+    counted = dict.fromkeys(POLICIES, 0)
+    names = dict.fromkeys(f.model for f in chosen)
+    with tempfile.TemporaryDirectory() as folder:
+        for name in names:
+            model = models()[name]
+            mine = [f for f in chosen if f.model == name]
+            for number, seed in enumerate(seeds):
+                place = Path(folder) / f"{name}-{seed}"
+                share = clean // len(seeds) + (number < clean % len(seeds))
+                for policy in model.policies:
+                    made = bench(model, seed, place / policy, policy, _size(model, seed))
+                    if policy == FLOAT32:
+                        outcomes += _faulty(made, mine)
+                    alarms += _clean(made, share)
+                    counted[policy] += share
+                say(f"{name}, draw {seed}: {len(mine)} faults, {time.perf_counter() - start:.0f} s")
+    return Study(outcomes, alarms, counted, time.perf_counter() - start)
+
+
+def _size(model: Model, seed: int) -> str:
+    return list(model.sizes)[seed % len(model.sizes)]
+
+
+def _faulty(made: Bench, chosen: Sequence[Fault]) -> Iterator[Outcome]:
+    for number, fault in enumerate(chosen):
+        result = made.faulty(fault, CALIBRATION_INPUTS + number % 4, number)
+        yield outcome(fault, made.size, made.number, result)
+
+
+def _clean(made: Bench, runs: int) -> Iterator[Alarm]:
+    for number in range(runs):
+        result = made.clean(CALIBRATION_INPUTS + 4 + number, 1000 + number)
+        if not result.ok:
+            first = result.first.name if result.first else None
+            named = result.cause.name if result.cause else "unclassified"
+            yield Alarm(made.model.name, made.policy, made.size, made.number, first, named)
+
+
+def lines(found: Study) -> Iterator[str]:
+    """Yield the report: a table by cause and model, what went wrong by name, the rates."""
+    heads = ("draws", "caught", "placed", "tellable", "right", "wrong")
+    yield f"{'cause':36} {'model':16} " + " ".join(f"{h:>8}" for h in heads)
+    for cause, model, counts in table(found.outcomes):
+        yield f"{cause:36} {model:16} " + " ".join(f"{c:8d}" for c in counts)
+    for title, bad in (
+        ("not caught", found.survivors),
+        ("first divergence elsewhere", found.misplaced),
+        ("wrong diagnosis", found.misdiagnosed),
+    ):
+        for o in bad:
+            said = f": {', '.join(o.printed)}" if title == "wrong diagnosis" else ""
+            place = f": {o.first}, not {' or '.join(o.expected)}" if "elsewhere" in title else ""
+            yield f"{title}: {o.label}{place}{said}" + (f" ({o.text})" if said else "")
+    silent = dict.fromkeys(f"{o.model}: {o.name}" for o in found.unexplained)
+    for name in silent:
+        yield f"unclassified: {name}"
+    for a in found.alarms:
+        yield f"false alarm: {a.model} {a.policy}, {a.size} {a.number}: {a.first} ({a.cause})"
+    yield ""
+    for rate in found.rates:
+        yield str(rate)
+    count = len({(o.model, o.name) for o in found.outcomes})
+    yield f"{count} faults, {len(found.outcomes)} runs, {found.seconds:.0f} s"
+
+
+def arguments(command: argparse.ArgumentParser) -> None:
+    """Declare --seeds, --only and --json."""
+    command.add_argument("--seeds", type=int, default=SEEDS, help="draws of weights and inputs")
+    command.add_argument("--only", metavar="GLOB", help='faults, such as "ctc_head: *"')
+    command.add_argument("--json", metavar="FILE", help="write every outcome")
+
+
+def main(given: argparse.Namespace) -> int:
+    """Run the study, print its report; 0 where every structural fault is caught and nothing clean
+    fails, else 1.
+
+    Raises:
+        GateError: no fault matches, or the file cannot be written.
+    """
+    seeds = range(max(1, getattr(given, "seeds", None) or SEEDS))
+    say: Say = lambda text: print(text, file=sys.stderr)  # noqa: E731
+    found = study(faults(getattr(given, "only", None)), seeds, say=say)
+    for line in lines(found):
+        print(line)
+    if target := getattr(given, "json", None):
+        try:
+            replace_text(Path(target), json.dumps(found.to_record(), indent=1) + "\n")
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise GateError(f"cannot be written: {reason}", target, "name another file") from None
+    return PASSED if not found.survivors and not found.alarms else WRONG

@@ -1,0 +1,153 @@
+"""The corpus of faults: what it holds, how it is scored, and the aims on the toy transformer."""
+
+import argparse
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from checks.gates.corpus import study as studies
+from checks.gates.corpus.bench import bench
+from checks.gates.corpus.fault import CAUSES, Fault, faults_of, given, instead, weight
+from checks.gates.corpus.models import BFLOAT16, FLOAT32, drifted, models
+from checks.gates.corpus.scores import Outcome, Study, outcome
+from checks.gates.errors import GateError
+
+EVERY = studies.faults()
+
+
+def test_every_cause_has_two_faults_and_every_model_some() -> None:
+    assert len(CAUSES) == 28
+    for number in CAUSES:
+        assert sum(f.cause == number for f in EVERY) >= 2, CAUSES[number]
+    assert {f.model for f in EVERY} == set(models())
+    labels = [(f.model, f.name) for f in EVERY]
+    assert len(labels) == len(set(labels)) >= 200
+
+
+def test_a_fault_states_where_it_shows() -> None:
+    with pytest.raises(ValueError, match="needs a cause and a first tensor"):
+        Fault("x", 29, "toy_transformer", lambda run: run, ("fe.mel",))
+    with pytest.raises(ValueError, match="needs a cause and a first tensor"):
+        Fault("x", 1, "toy_transformer", lambda run: run, ())
+
+
+def test_a_pattern_chooses_faults() -> None:
+    assert {f.model for f in studies.faults("ctc_head")} == {"ctc_head"}
+    with pytest.raises(GateError, match="no fault matches 'cct'"):
+        studies.faults("cct")
+
+
+@pytest.mark.parametrize("name", list(models()))
+def test_a_clean_run_differs_by_rounding_alone(name: str) -> None:
+    model = models()[name]
+    run = model.run(3, 1)
+    ours = model.shown(run)
+    assert [n for n, _ in ours] == [n for n, _ in model.shown(run)]
+    for number in (0, 1):
+        theirs = model.shown(drifted(model, run, FLOAT32, number))
+        for (n, r), (m, c) in zip(ours, theirs, strict=True):
+            assert (n, r.shape, r.dtype) == (m, c.shape, c.dtype)
+            good = np.isfinite(r)
+            assert np.array_equal(good, np.isfinite(c))
+            if r[good].size:
+                assert np.abs(c[good] - r[good]).max() <= 1e-4 * max(1.0, np.abs(r[good]).max())
+
+
+def test_limits_stand_on_inputs_that_no_comparison_sees(tmp_path: Path) -> None:
+    model = models()["ctc_head"]
+    made = bench(model, 1, tmp_path / "b")
+    limits = json.loads(made.tolerances.read_text())
+    assert set(limits) - {"_comment"} == {n for n, _ in model.shown(made.reference(0))}
+    assert made.clean(12, 1).ok
+    broken = replace(made.reference(12), weights={
+        k: 0 * w if k == "head.bias" else w for k, w in made.reference(12).weights.items()
+    })  # fmt: skip
+    result = made.compared(broken, 12)
+    assert result.first is not None and result.first.name == "ctc.logits_raw"
+    assert result.cause is not None and result.cause.name == "offset per slice"
+
+
+def test_bfloat16_needs_a_file_of_its_own(tmp_path: Path) -> None:
+    model = models()["rnnt_joint"]
+    single = bench(model, 0, tmp_path / "a")
+    narrow = bench(model, 0, tmp_path / "b", BFLOAT16)
+    run = model.run(0, 12, BFLOAT16)
+    assert narrow.compared(drifted(model, run, BFLOAT16, 1), 12).ok
+    assert not replace(single, policy=BFLOAT16).compared(drifted(model, run, BFLOAT16, 1), 12).ok
+
+
+def outcome_of(fault: Fault, tmp_path: Path) -> Outcome:
+    made = bench(models()[fault.model], 0, tmp_path / "bench")
+    return outcome(fault, "tiny", 0, made.faulty(fault, 12, 0))
+
+
+MADE = faults_of("ctc_head")
+
+
+def test_scores(tmp_path: Path) -> None:
+    """A fault that is caught, one stated wrongly, one that does nothing, one misnamed."""
+    scale = weight("head.bias", lambda b: 0 * b)
+    right = outcome_of(MADE("a", 26, scale, "ctc.logits_raw", "offset per slice"), tmp_path / "a")
+    assert (right.caught, right.placed, right.right, right.wrong) == (True, True, True, False)
+    elsewhere = outcome_of(MADE("b", 26, scale, "ctc.conv"), tmp_path / "b")
+    assert (elsewhere.placed, elsewhere.right, elsewhere.wrong) == (False, False, True)
+    nothing = outcome_of(MADE("c", 26, lambda run: run, "ctc.conv"), tmp_path / "c")
+    assert (nothing.caught, nothing.first, nothing.printed) == (False, None, ())
+    silent = outcome_of(
+        MADE("d", 20, given(0, lambda x: x**2), "ctc.conv", "scale"), tmp_path / "d"
+    )
+    assert (silent.caught, silent.printed, silent.right) == (True, (), False)
+    found = Study([right, elsewhere, nothing, silent], [], {FLOAT32: 0})
+    counts = [(r.good, r.of) for r in found.rates]
+    assert counts == [(3, 4), (2, 3), (1, 2), (1, 2), (0, 0)]
+    assert [o.name for o in found.survivors] == ["c"]
+    assert [o.name for o in found.misplaced] == ["b"]
+    assert [o.name for o in found.misdiagnosed] == ["b"]
+    assert [o.name for o in found.unexplained] == ["d"]
+    text = "\n".join(studies.lines(found))
+    assert "not caught: ctc_head: c (26 missing bias), tiny 0" in text
+    assert "first divergence elsewhere: ctc_head: b (26 missing bias), tiny 0" in text
+    assert "wrong diagnosis: ctc_head: b (26 missing bias), tiny 0: offset per slice" in text
+    assert "unclassified: ctc_head: d" in text
+    assert "structural faults caught: 3 of 4 (75.0%)" in text
+
+
+def test_the_aims_on_the_toy_transformer() -> None:
+    """Every fifth fault, of both sizes; the whole study is `gradsweep gate power`."""
+    chosen = studies.faults("toy_transformer")[::5]
+    found = studies.study(chosen, [20, 21], clean=4)
+    assert not found.survivors
+    assert not found.alarms
+    assert found.localisation.share >= 0.95, list(studies.lines(found))
+    assert found.precision.share >= 0.95, list(studies.lines(found))
+    assert found.recall.share >= 0.9, list(studies.lines(found))
+    assert (found.clean[FLOAT32], found.clean[BFLOAT16]) == (4, 4)
+
+
+def test_the_study_as_a_command(tmp_path: Path, capsys: Any) -> None:
+    command = argparse.ArgumentParser()
+    studies.arguments(command)
+    file = tmp_path / "study.json"
+    only = "rnnt_joint: no bias"
+    given_ = command.parse_args(["--only", only, "--seeds", "1", "--json", str(file)])
+    assert studies.main(given_) == 0
+    said = capsys.readouterr()
+    assert "26 missing bias" in said.out and "3 of 3 (100.0%)" in said.out
+    assert "rnnt_joint, draw 0: 3 faults" in said.err
+    record = json.loads(file.read_text())
+    assert len(record["outcomes"]) == 3
+    assert record["rates"]["structural faults caught"] == {"good": 3, "of": 3}
+    bad = command.parse_args(["--only", only, "--seeds", "1", "--json", str(file / "y")])
+    with pytest.raises(GateError, match="cannot be written"):
+        studies.main(bad)
+
+
+def test_a_study_that_misses_a_fault_says_so(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    nothing = MADE("nothing", 20, instead("ctc_head.collapsed", lambda *a: None), "ctc.conv")
+    monkeypatch.setattr(studies, "faults", lambda only=None: [nothing])
+    assert studies.main(argparse.Namespace(seeds=1, only=None, json=None)) == 1
+    assert "not caught: ctc_head: nothing" in capsys.readouterr().out
