@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from autodiff.errors import ShapeError
+from autodiff.kept import replayed
 from autodiff.native import quiet
 from autodiff.op import body_program, missing_rule
 from autodiff.program import Equation, Literal, Program, Var
@@ -60,10 +61,36 @@ def jvp_equation(
     if active and op.control and op.jvp is not None:
         outs, dots = op.jvp(tuple(values), tuple(tangents), None, **eq.params)
         return tuple(outs), _fitted(eq, dots)
+    if not active:
+        result = bind(op, *values, **eq.params)
+        outs = tuple(result) if op.multiple else (result,)
+        return outs, (None,) * len(outs)
+    return _replayed(eq, values, tangents)
+
+
+def _replayed(
+    eq: Equation, values: Sequence[Any], tangents: Sequence[Any]
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """By the kept replay of the op and its jvp where there is one, else by rule."""
+    n, m = len(values), len(eq.outputs)
+    mask = tuple([t is not None for t in tangents])
+
+    def flat(*args: Any) -> tuple[Any, ...]:
+        rest = iter(args[n:])
+        outs, dots = _by_rule(eq, args[:n], [next(rest) if b else None for b in mask])
+        return (*outs, *dots)
+
+    args = (*values, *[t for t in tangents if t is not None])
+    found = replayed("push", eq, mask, args, flat)
+    return _by_rule(eq, values, tangents) if found is None else (found[:m], found[m:])
+
+
+def _by_rule(
+    eq: Equation, values: Sequence[Any], tangents: Sequence[Any]
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    op = eq.op
     result = bind(op, *values, **eq.params)
     outs = tuple(result) if op.multiple else (result,)
-    if not active:
-        return outs, (None,) * len(outs)
     if op.jvp is None:
         raise missing_rule(op, "jvp", eq.source)
     with sourced(eq.source, "dot"):

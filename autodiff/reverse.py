@@ -10,19 +10,15 @@ from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-import numpy as np
-
 from autodiff.expansion import expanded, linear_expanded
 from autodiff.forward import is_inexact
-from autodiff.native import Replay, quiet
+from autodiff.kept import replayed
+from autodiff.native import quiet
 from autodiff.op import Op, body_program, missing_rule
 from autodiff.program import Equation, Literal, Program, Spec, Var
 from autodiff.strong import protection, run_strong
-from autodiff.trace import bind, find_trace, mark, mark_as, program_of, sourced
+from autodiff.trace import bind, mark, mark_as, program_of, sourced
 from autodiff.transposition import Cotangents, Undefined, transpose_eval
-
-# Uses of a pullback at the same specs before it is kept as a program: one use is cheaper by rule.
-KEPT_FROM = 3
 
 
 def vjp_eval(
@@ -133,10 +129,18 @@ def pull(
     strong: bool,
 ) -> tuple[Any, ...]:
     """Cotangents of an equation's operands (None where zero or not wanted)."""
-    if find_trace((*values, *outs, *out_cts)) is None:
-        found = _replayed(eq, values, outs, out_cts, mask, strong)
-        if found is not None:
-            return found
+    n, m = len(values), len(outs)
+    present = tuple([c is not None for c in out_cts])
+
+    def flat(*args: Any) -> tuple[Any, ...]:
+        rest = iter(args[n + m :])
+        cts = tuple(next(rest) if p else None for p in present)
+        return _by_rule(eq, args[:n], args[n : n + m], cts, mask, strong)
+
+    args = (*values, *outs, *[c for c in out_cts if c is not None])
+    found = replayed("pull", eq, (mask, present, strong), args, flat)
+    if found is not None:
+        return found
     return _by_rule(eq, values, outs, out_cts, mask, strong)
 
 
@@ -176,74 +180,6 @@ def _by_rule(
     known = (*values, *outs)
     pulled = iter(transpose_eval(linear_program, known, wanted_cts, strong=strong))
     return tuple(next(pulled) if m else None for m in mask)
-
-
-class _Kept:
-    """What is kept of one pullback: its uses, then the replay and which operands it returns."""
-
-    __slots__ = ("replay", "returned", "uses")
-
-    def __init__(self) -> None:
-        self.uses = 0
-        self.replay: Replay | None = None
-        self.returned: tuple[bool, ...] = ()
-
-
-@functools.lru_cache(maxsize=4096)
-def _kept(*key: Any) -> _Kept:
-    return _Kept()
-
-
-def _replayed(
-    eq: Equation,
-    values: tuple[Any, ...],
-    outs: tuple[Any, ...],
-    out_cts: tuple[Any, ...],
-    mask: tuple[bool, ...],
-    strong: bool,
-) -> tuple[Any, ...] | None:
-    """The pullback by a replayed program, from the third use at the same specs on: a rule applied
-    op by op costs several times its arithmetic on small arrays. None before.
-    """
-    present = tuple([c is not None for c in out_cts])
-    specs = tuple([a.spec for a in (*eq.inputs, *eq.outputs)])
-    # 1, 1.0 and True are equal: their types keep them apart
-    params = (*eq.params.items(), *map(type, eq.params.values())) if eq.params else ()
-    try:
-        kept = _kept(eq.op, specs, params, mask, present, strong)
-    except TypeError:  # a parameter without a hash
-        return None
-    kept.uses += 1
-    if kept.uses < KEPT_FROM:
-        return None
-    if kept.replay is None:
-        _keep(kept, eq, mask, present, strong)
-        assert kept.replay is not None
-    args = [
-        a if type(a) is np.ndarray else np.asarray(a)
-        for a in (*values, *outs, *[c for c in out_cts if c is not None])
-    ]
-    if not kept.replay.takes(args):
-        return None
-    found = iter(kept.replay(args))
-    return tuple([next(found) if r else None for r in kept.returned])
-
-
-def _keep(
-    kept: _Kept, eq: Equation, mask: tuple[bool, ...], present: tuple[bool, ...], strong: bool
-) -> None:
-    n, m = len(eq.inputs), len(eq.outputs)
-
-    def f(*args: Any) -> tuple[Any, ...]:
-        rest = iter(args[n + m :])
-        cts = tuple(next(rest) if p else None for p in present)
-        pulled = _by_rule(eq, args[:n], args[n : n + m], cts, mask, strong)
-        kept.returned = tuple(p is not None for p in pulled)
-        return tuple(p for p in pulled if p is not None)
-
-    specs = [a.spec for a in (*eq.inputs, *eq.outputs)]
-    specs += [v.spec for v, p in zip(eq.outputs, present, strict=True) if p]
-    kept.replay = Replay(program_of(f, specs, name=f"pull_{eq.op.kind.lower()}"))
 
 
 @functools.lru_cache(maxsize=4096)
