@@ -13,7 +13,7 @@ OPTIONAL = (
     ("jax", "jax", "the emit and device surfaces"),
     ("flint", "exact", "exact arithmetic by Arb (mpmath serves without it, slower)"),
     ("jinja2", "report", "the HTML page"),
-    ("torch", "torch", "gradient checks of PyTorch functions"),
+    ("torch", "torch", "gradient checks of PyTorch functions, and capture by attach"),
     ("safetensors", "dumps", "tensor dumps in safetensors files"),
 )
 DISTRIBUTIONS = {"flint": "python-flint"}
@@ -47,7 +47,7 @@ def report() -> int:
 
 def _state(module: str, extra: str) -> tuple[Text]:
     if importlib.util.find_spec(module) is None:
-        return (Text(f'missing: pip install "gradsweep[{extra}]"', style=QUIET),)
+        return (Text(f'absent (optional): pip install "gradsweep[{extra}]"', style=QUIET),)
     version = importlib.metadata.version(DISTRIBUTIONS.get(module, module))
     return (Text(version, style=GOOD),)
 

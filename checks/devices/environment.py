@@ -4,6 +4,7 @@ import importlib.metadata
 import os
 import platform
 import sys
+import textwrap
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -134,6 +135,9 @@ PACKAGES = (
 )
 
 
+_LONGEST = 60  # of a backend's own message
+
+
 def versions() -> dict[str, str | None]:
     """Installed versions of the packages that results depend on; None where one is missing."""
     found: dict[str, str | None] = {}
@@ -149,14 +153,20 @@ def doctor_lines() -> list[str]:
     """`doctor` as lines to print."""
     found = doctor()
     cache = found["cache"]
-    devices = [
-        f"device {name}: {'ok' if reason is None else reason}"
-        for name, reason in found["devices"].items()
-    ]
+    devices = [f"device {n}: {_device(n, reason)}" for n, reason in found["devices"].items()]
     lines = [f"jax devices: {', '.join(found['jax_devices']) or 'none'}", *devices]
     lines.append(f"compiled programs: {cache['folder']} ({cache['files']} files)")
     missing = found["jaxlib_missing_calls"]
     return [*lines, f"jaxlib lacks {', '.join(missing)}"] if missing else lines
+
+
+def _device(name: str, reason: str | None) -> str:
+    """Why a device cannot be used, in a line; JAX brings its CPU alone."""
+    if reason is None:
+        return "ok"
+    short = textwrap.shorten(reason, _LONGEST, placeholder=" ...")
+    optional = name.startswith("jax-") and name != "jax-cpu"
+    return f"absent (optional): {short}" if optional else short
 
 
 def doctor() -> dict[str, Any]:

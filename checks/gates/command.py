@@ -4,6 +4,7 @@ import argparse
 import importlib
 import os
 import sys
+import traceback
 from collections.abc import Callable
 from io import TextIOWrapper
 from types import MethodType
@@ -13,16 +14,16 @@ from checks.gates.errors import UNUSABLE, GateError
 
 # A module of `checks.gates.commands` each, light to import: what it works with comes when it runs.
 COMMANDS = (
-    "compare",
-    "rejudge",
-    "report",
     "inspect",
-    "init",
     "names",
-    "calibrate",
-    "power",
+    "init",
+    "compare",
+    "report",
+    "rejudge",
     "isolate",
     "bisect",
+    "calibrate",
+    "power",
 )
 
 
@@ -51,15 +52,23 @@ def arguments(command: argparse.ArgumentParser) -> None:
     # The parser of `gate` itself is made by its caller.
     command.error = MethodType(Parser.error, command)  # type: ignore[method-assign]
     plain = command.parse_known_args
-    command.parse_known_args = (  # type: ignore[method-assign]
-        lambda args=None, namespace=None: all_known(command, plain(args, namespace))
-    )
+
+    def parse(args: Any = None, namespace: Any = None) -> Any:
+        try:
+            return all_known(command, plain(args, namespace))
+        except Exception as error:
+            sys.exit(internal(error))
+
+    command.parse_known_args = parse  # type: ignore[method-assign]
     commands = command.add_subparsers(title="commands", metavar="COMMAND", parser_class=Parser)
     command.set_defaults(run=lambda given: _no_command(command))
     for name in COMMANDS:
-        module = importlib.import_module(f"checks.gates.commands.{name}")
-        parser = commands.add_parser(name, help=module.HELP)
-        module.arguments(parser)
+        try:
+            module = importlib.import_module(f"checks.gates.commands.{name}")
+            parser = commands.add_parser(name, help=module.HELP)
+            module.arguments(parser)
+        except Exception as error:
+            sys.exit(internal(error))
         parser.set_defaults(run=_guarded(module.run))
 
 
@@ -69,10 +78,13 @@ def _no_command(command: argparse.ArgumentParser) -> int:
 
 
 def _guarded(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
-    """The exit code of an error is its own: 2 or 3."""
+    """The exit code of an error is its own, 2 or 3; of a crash 3: 1 blames the candidate."""
 
     def guarded(given: argparse.Namespace) -> int:
+        from autodiff.errors import AutodiffError
         from checks.report.wording import printable
+        from checks.results import ResultsError
+        from checks.tolerance_file import ToleranceTableError
 
         if sys.stdout is None:  # closed by the caller: >&-
             sys.stdout = open(os.devnull, "w", encoding="utf-8")
@@ -88,5 +100,30 @@ def _guarded(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Nam
             text = f"cannot be read or written: {error.strerror or error}{where}"
             print(f"gradsweep gate: {printable(text)}\n  check the path", file=sys.stderr)
             return UNUSABLE
+        except (AutodiffError, ResultsError, ToleranceTableError):
+            raise  # a user's mistake: `gradsweep` prints it and exits with 3
+        except SystemExit as error:
+            text = f"a module that was loaded ended the process with {error.code!r}"
+            fix = 'let its program stand under if __name__ == "__main__":'
+            print(f"gradsweep gate: {text}\n  at {_place(error)}\n  {fix}", file=sys.stderr)
+            return UNUSABLE
+        except Exception as error:
+            return internal(error)
 
     return guarded
+
+
+def internal(error: Exception) -> int:
+    """Print the traceback of a fault of the gate's own, and what to do; return the exit code."""
+    from checks.report.wording import printable
+
+    traceback.print_exception(error, file=sys.stderr)
+    text = f"internal error: {type(error).__name__}: {error}\n  at {_place(error)}"
+    fix = "nothing is said of the candidate; please report this, with the traceback above"
+    print(f"gradsweep gate: {printable(text)}\n  {fix}", file=sys.stderr)
+    return UNUSABLE
+
+
+def _place(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "an unknown line"

@@ -485,3 +485,14 @@ def test_the_doctor_says_what_a_report_needs():
     assert found["jaxlib_missing_calls"] == [] and found["jax_devices"]
     lines = devices.doctor_lines()
     assert any(line.startswith("device torch-cpu: ") for line in lines)
+    assert "device jax-cpu: ok" in lines
+
+
+def test_the_doctor_cuts_what_a_backend_says(monkeypatch):
+    said = "Backend 'tpu' failed to initialize: INTERNAL: Failed to open libtpu.so: " + "no " * 99
+    monkeypatch.setattr("checks.devices.batch.why_unavailable", lambda name: said)
+    lines = {x.partition(": ")[0]: x for x in devices.doctor_lines() if x.startswith("device ")}
+    start = "device jax-tpu: absent (optional): Backend 'tpu' failed to initialize: "
+    assert lines["device jax-tpu"].startswith(start) and lines["device jax-tpu"].endswith(" ...")
+    assert lines["device jax-cpu"].startswith("device jax-cpu: Backend")  # not optional
+    assert max(map(len, lines.values())) < 100

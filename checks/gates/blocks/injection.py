@@ -25,8 +25,9 @@ from pathlib import Path
 from checks.gates.blocks.block import Block
 from checks.gates.blocks.context import Context, call_keys, judged, opened
 from checks.gates.blocks.isolated import OWN, UNCHECKED, BlockRow, Isolation, joint, verdict
-from checks.gates.blocks.running import INJECT_DIR, emptied, run_command
+from checks.gates.blocks.running import emptied, run_command
 from checks.gates.capture.arrays import as_bytes
+from checks.gates.capture.folder import INJECT_DIR
 from checks.gates.causes.replay import MISMATCH, replayed
 from checks.gates.comparison.record import TensorRow
 from checks.gates.errors import INVALID, GateError

@@ -7,9 +7,11 @@ from typing import Any
 
 from checks.gates.comparison.record import OK, Cause, TensorRow, plain
 from checks.gates.errors import INVALID, PASSED, WRONG
+from checks.tolerances import constant
 
 FINE, OWN, INHERITED, AMPLIFIES, UNCHECKED = "ok", "own", "inherited", "amplifies", "unchecked"
 VERDICTS = (FINE, OWN, INHERITED, AMPLIFIES, UNCHECKED)
+OTHER_CODE = "the candidate's dump is right here: is this the code that made it?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +170,23 @@ def verdict(
     if total is None or total.status == OK:
         return FINE
     return AMPLIFIES if amplified is not None and amplified > most else INHERITED
+
+
+def right_in_dump(row: BlockRow, inputs: Sequence[TensorRow | None]) -> bool:
+    """Return whether a block is wrong by itself where the candidate's dump is right: then other
+    code made the dump.
+
+    Arguments:
+        row: of the block.
+        inputs: its inputs in the candidate's dump; None where one is absent. A right output of
+            wrong inputs is no such proof.
+    """
+    total, own = row.total_error, row.own_error
+    if row.verdict != OWN or row.total is None or row.total.status != OK or total is None:
+        return False
+    if not inputs or any(r is None or r.status != OK for r in inputs):
+        return False
+    return own is None or not own <= constant("gate_amplifies") * total
 
 
 def _relative(row: TensorRow | None) -> float | None:

@@ -17,7 +17,15 @@ from checks.gates.blocks.backward import cotangent_rows
 from checks.gates.blocks.block import Block
 from checks.gates.blocks.border import Runner, raised, runner
 from checks.gates.blocks.context import Context, Refused, call_keys, opened
-from checks.gates.blocks.isolated import OWN, BlockRow, Isolation, joint, verdict
+from checks.gates.blocks.isolated import (
+    OTHER_CODE,
+    OWN,
+    BlockRow,
+    Isolation,
+    joint,
+    right_in_dump,
+    verdict,
+)
 from checks.gates.blocks.spans import spans
 from checks.gates.causes.replay import replayed
 from checks.gates.comparison.record import Cause
@@ -88,8 +96,19 @@ def isolate(
         tolerances=None if context.contract is None else str(context.contract.path),
         rows=rows,
         backward=cotangents,
-        notes=notes,
+        notes=[*without_total(rows, context), *notes],
     )
+
+
+def without_total(rows: Sequence[BlockRow], context: Context) -> list[str]:
+    """Return, in a line, which outputs the candidate's dump lacks: they have no total error."""
+    if context.right is None:
+        return []
+    lacking = [r.output for r in rows if r.own and r.output not in context.right.tensors]
+    if not lacking:
+        return []
+    more = f" and {len(lacking) - 1:,} more" if len(lacking) > 1 else ""
+    return [f"no total: {context.right.path} has no {lacking[0]}{more}"]
 
 
 def checked(blocks: Sequence[Block]) -> tuple[Block, ...]:
@@ -127,7 +146,9 @@ def _row(run: Runner, output: str, context: Context, note: str) -> BlockRow:
     before = joint(context.total_errors(keys))
     row = replace(row, own=own, total=total, before=before)
     found = verdict(own, total, row.amplification, constant("gate_amplifies"))
-    return replace(row, verdict=found, note="; ".join(n for n in (_note(row), note) if n))
+    row = replace(row, verdict=found)
+    other = OTHER_CODE if right_in_dump(row, [context.total(k) for k in keys]) else ""
+    return replace(row, note="; ".join(n for n in (_note(row), note, other) if n))
 
 
 def _cause(run: Runner, row: BlockRow, context: Context, blocks: Sequence[Block]) -> Cause | None:

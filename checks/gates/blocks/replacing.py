@@ -145,7 +145,7 @@ def chain(
     def run(replaced: Sequence[str]) -> Path:
         made: dict[str, object] = {}
         shutil.rmtree(folder, ignore_errors=True)
-        with Dump(folder, side="candidate", command="") as d:
+        with Dump(folder, side="candidate", command="", environment=False) as d:
             for one, key in calls:
                 try:
                     keys = context.inputs(one.block, key)

@@ -7,9 +7,9 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from checks.gates.capture.folder import DUMP_DIR, DUMP_ONLY, INJECT_DIR
 from checks.gates.errors import INVALID, GateError
 
-INJECT_DIR, DUMP_DIR, DUMP_ONLY = "GATE_INJECT_DIR", "GATE_DUMP_DIR", "GATE_DUMP_ONLY"
 MARK = ".gradsweep"  # in the folder that runs write to: what they left there may be removed
 _LAST = 6  # lines of a failed command that are shown
 
@@ -45,10 +45,12 @@ def run_command(
     environment |= {INJECT_DIR: str(inject)} if inject is not None else {}
     environment |= {DUMP_ONLY: ",".join(only)} if only else {}
     status(words, environment, timeout, good=(0,))
-    if not any(out.iterdir()):
-        what = f"the command dumped nothing: {command}"
+    if all(p.is_dir() for p in out.iterdir()):  # other sides' dumps, as `gates.Dump` puts them
+        others = ", ".join(sorted(p.name for p in out.iterdir()))
+        what = f"the command dumped {f'no candidate but {others}' if others else 'nothing'}"
         fix = f"write to the folder that {DUMP_DIR} names, or to {{out}}"
-        raise GateError(what, str(out), fix, code=INVALID)
+        fix += ': Dump(side="candidate")' if others else ""
+        raise GateError(f"{what}: {command}", str(out), fix, code=INVALID)
     return out
 
 

@@ -34,7 +34,13 @@ from checks.gates.capture.arrays import (
     suffix,
     write,
 )
-from checks.gates.capture.folder import append, remove, unwritable
+from checks.gates.capture.folder import (
+    DUMP_ONLY,
+    append,
+    destination,
+    prepare,
+    unwritable,
+)
 from checks.gates.capture.run import caller, thread_count, versions
 from checks.gates.errors import GateError
 from checks.gates.formats.manifest import (
@@ -44,7 +50,8 @@ from checks.gates.formats.manifest import (
     RUN,
     RunInfo,
     Tensor,
-    check_name,
+    check_side,
+    check_words,
 )
 from checks.gates.formats.transcript import TRANSCRIPT, write_transcript
 
@@ -52,15 +59,17 @@ from checks.gates.formats.transcript import TRANSCRIPT, write_transcript
 class Dump:
     """An open dump of one side of a comparison; a context manager.
 
-    Where GATE_DUMP_ONLY holds names or patterns, separated by commas, no other tensor is written:
-    `gradsweep gate bisect` sets it.
+    The environment decides, as `gradsweep gate bisect` and `isolate` set it: where GATE_DUMP_DIR
+    names a folder, the candidate's dump goes there, another side's to a folder of its name inside,
+    and the folder given stays as it is; where GATE_DUMP_ONLY holds names or patterns, separated by
+    commas, no other tensor is written, and no dump in the folder given is replaced.
 
     A name put again is its next call: `dec.logits`, `dec.logits#1`, ... The calls of one name may
     differ in shape and dtype (a decode step with a longer cache). Any thread may put.
 
     Arguments:
         folder: made where absent; it must be empty, or hold a dump and `overwrite` be given.
-        side: "reference", "candidate" or another short name.
+        side: "candidate", "reference", or "reference64", the reference computed in float64.
         family: the model's family, which names the tolerance file.
         command: what was run; the command line of this process by default.
         seed, dtype_policy, device: as in `RunInfo`.
@@ -69,10 +78,12 @@ class Dump:
             name no role; each must match.
         file_format: "npy" (bfloat16 and float8 raw, which .npy cannot name) or "safetensors".
         overwrite: remove the dump that the folder holds; files of others stay.
+        environment: obey GATE_DUMP_DIR and GATE_DUMP_ONLY. `folder` says where it is written.
 
     Raises:
-        GateError: on entering, where the folder cannot be used; on leaving, where what was asked
-            for was never seen: an attached module, a pattern of `roles`, a gradient.
+        GateError: an argument is wrong, or GATE_DUMP_DIR is another candidate's; on entering, where
+            the folder cannot be used; on leaving, where what was asked for was never seen: an
+            attached module, a pattern of `roles`, a gradient.
     """
 
     def __init__(
@@ -89,15 +100,15 @@ class Dump:
         roles: Mapping[str, str] | None = None,
         file_format: str = "npy",
         overwrite: bool = False,
+        environment: bool = True,
     ) -> None:
         if file_format not in FORMATS:
             what = f"unknown file format {file_format!r}"
             raise GateError(what, "Dump(file_format=...)", f"write one of {', '.join(FORMATS)}")
-        self.folder, self._format, self._overwrite = Path(folder), file_format, overwrite
+        self._format, self._overwrite, self._told = file_format, overwrite, environment
         self._roles = {p: _role(r, f"roles[{p!r}]") for p, r in (roles or {}).items()}
-        check_name(side)
         self._run = RunInfo(
-            side=side,
+            side=check_side(side),
             family=family,
             dtype_policy=dtype_policy,
             threads=threads,
@@ -105,7 +116,9 @@ class Dump:
             command=shlex.join(sys.argv) if command is None else command,
             device=device,
         )
-        self._only = [p for p in os.environ.get("GATE_DUMP_ONLY", "").split(",") if p]
+        self.folder = destination(Path(folder), side) if environment else Path(folder)
+        told = os.environ.get(DUMP_ONLY, "") if environment else ""
+        self._only = [p for p in told.split(",") if p]
         self._hashes: dict[str, str] = {}
         self._lock = threading.RLock()
         self._open = False
@@ -123,7 +136,8 @@ class Dump:
         if self._seq or self._open:
             raise GateError("a Dump is entered once", str(self.folder), "make another Dump")
         try:
-            self._prepare()
+            prepare(self.folder, self._overwrite, self._told)
+            self._write_run(finished=False)
         except OSError as error:
             raise unwritable(self.folder, error) from None
         with contextlib.ExitStack() as stack:
@@ -153,20 +167,6 @@ class Dump:
             fix = nearest(idle[0], self._calls) or "correct the pattern, or remove it"
             raise GateError(what, f"Dump(roles=...) of {self.folder}", fix)
         self._write_run(finished=True)
-
-    def _prepare(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        present = sorted(p.name for p in self.folder.iterdir())
-        is_dump = MANIFEST in present
-        if present and not (is_dump and self._overwrite):
-            what = f"the folder holds {len(present)} files already, {present[0]} among them"
-            fix = "choose another folder" + (", or pass overwrite=True" if is_dump else "")
-            raise GateError(what, str(self.folder), fix)
-        if is_dump:
-            remove(self.folder)
-        with open(self.folder / MANIFEST, "x", encoding="utf-8"):
-            pass
-        self._write_run(finished=False)
 
     def _write_run(self, finished: bool) -> None:
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
@@ -215,7 +215,7 @@ class Dump:
             GateError: the dump is not open, the array holds no numbers, a name is no name or a
                 producer is unknown, a call is there already, the file cannot be written.
         """
-        check_name(name)
+        check_words(name)
         if not self._wanted(name):
             return array
         values = as_array(array, name)
@@ -273,7 +273,7 @@ class Dump:
             GateError: the dump is not open, the array holds no numbers, or the name was used for
                 another input.
         """
-        check_name(name)
+        check_words(name)
         found = digest(as_array(array, name))
         with self._lock:
             self._check_open(f"input {name!r}")
@@ -360,7 +360,8 @@ class Dump:
 
     def _wanted(self, name: str) -> bool:
         """Whether it is to be written; where not, its role counts as used all the same."""
-        if not self._only or any(fnmatch.fnmatchcase(name, p) for p in self._only):
+        only = self._only  # a name that holds [0] is no pattern that matches itself
+        if not only or name in only or any(fnmatch.fnmatchcase(name, p) for p in only):
             return True
         self._check_open(f"tensor {name!r}")
         self._role_of(name)

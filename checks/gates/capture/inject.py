@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from checks.gates.capture.arrays import as_array
+from checks.gates.capture.folder import INJECT_DIR
 from checks.gates.errors import INVALID, GateError
 from checks.gates.formats.readers import open_side
 from checks.gradients.framework import detect
@@ -26,7 +27,7 @@ def inject(name: str, x: Any) -> Any:
     Raises:
         GateError: the shape is another, or the folder cannot be used.
     """
-    folder = os.environ.get("GATE_INJECT_DIR")
+    folder = os.environ.get(INJECT_DIR)
     if not folder:
         return x
     call = _calls.get((folder, name), 0)
@@ -48,10 +49,12 @@ def injecting(model: Any, points: Mapping[str, str], *, pick: str = "all") -> It
     may have its tensor in one place, as in "layers.*:0".
 
     Raises:
-        GateError: as `inject`; a pattern matches no module; a place lies deeper.
+        GateError: as `inject`; a model, points or `pick` that `Dump.attach` refuses; a place lies
+            deeper.
     """
-    from checks.gates.capture.torch_modules import matched, picked
+    from checks.gates.capture.torch_modules import check_points, matched, picked
 
+    check_points(model, points, "injecting")
     modules = dict(model.named_modules())
     handles = []
     try:

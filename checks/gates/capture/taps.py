@@ -25,7 +25,7 @@ import numpy as np
 from autodiff import taps
 from autodiff.optional import require
 from checks.gates.capture.run import caller
-from checks.gates.formats.manifest import check_name
+from checks.gates.formats.manifest import check_words
 
 if TYPE_CHECKING:
     from checks.gates.capture.dump import Dump
@@ -97,7 +97,7 @@ def jax_tap(name: str, x: Any) -> Any:
         MissingPackageError: JAX is not installed.
     """
     require("jax", "jax", "gates.jax_tap")
-    check_name(name)
+    check_words(name)
     if not _open or _muted.get():
         return x
     return _identity(name, caller())(x)

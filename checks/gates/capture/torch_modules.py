@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from autodiff.errors import nearest
 from autodiff.optional import require
 from checks.gates.errors import GateError
+from checks.gates.formats.manifest import check_words
 
 if TYPE_CHECKING:
     from checks.gates.capture.dump import Dump
@@ -31,9 +32,7 @@ class Hooks:
 
     def attach(self, model: Any, points: Mapping[str, str], pick: str) -> None:
         """See `Dump.attach`; on an error nothing is hooked."""
-        if not isinstance(model, torch.nn.Module):
-            what = f"{type(model).__name__} is no torch.nn.Module"
-            raise GateError(what, "attach(model, ...)", 'd.put("name", array) takes any array')
+        check_points(model, points, "attach")
         modules = dict(model.named_modules())
         found: list[tuple[str, str, str]] = []
         for name, pattern in points.items():
@@ -114,6 +113,27 @@ class Hooks:
             self._arrived += 1
 
         return hook
+
+
+def check_points(model: Any, points: object, where: str) -> None:
+    """Refuse what is no module, and points that are no patterns by name.
+
+    Raises:
+        GateError: they are something else.
+    """
+    if not isinstance(model, torch.nn.Module):
+        what = f"{type(model).__name__} is no torch.nn.Module"
+        raise GateError(what, f"{where}(model, ...)", 'd.put("name", array) takes any array')
+    fix = '{"enc.block.{N}.out": "layers.*"}: a pattern of module paths by name'
+    if not isinstance(points, Mapping):
+        what = f"points are a {type(points).__name__}, no dict: {points!r:.60}"
+        raise GateError(what, f"{where}(model, points)", fix)
+    for name, pattern in points.items():
+        for text in (name, pattern):
+            if not isinstance(text, str):
+                what = f"a point holds a {type(text).__name__}, no text: {text!r:.60}"
+                raise GateError(what, f"{where}(model, points): {name!r:.60}", fix)
+        check_words(_PLACEHOLDER.sub("0", name))
 
 
 def matched(name: str, pattern: str, paths: Sequence[str]) -> list[tuple[str, str, str]]:

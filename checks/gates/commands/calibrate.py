@@ -4,6 +4,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from checks.gates.commands.compare import limits
+
 if TYPE_CHECKING:
     from checks.gates.limits.calibration import Calibration, Proposal
 
@@ -12,7 +14,7 @@ HELP = "limits from what several runs repeat to and drift by"
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    command.add_argument("--tolerances", type=Path, required=True, metavar="FILE")
+    limits(command)
     for side, text in (("reference", "at least 3 runs of it"), ("candidate", "its runs")):
         command.add_argument(
             f"--{side}", type=Path, nargs="+", required=True, metavar="RUN", help=text

@@ -3,23 +3,25 @@
 import argparse
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
-    from checks.gates.comparison.record import Result, TensorRow
+    from checks.gates.comparison.record import Problem, Result, TensorRow
     from checks.gates.comparison.several import Comparison
 
 HELP = "one or several dumps against a reference and a tolerance file"
+SAVED = "what `gradsweep gate compare --json` wrote"
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    command.add_argument("reference", type=Path, metavar="REFERENCE")
-    command.add_argument("candidates", type=Path, metavar="CANDIDATE", nargs="+")
-    command.add_argument("--tolerances", type=Path, required=True, metavar="FILE")
+    both(command, several=True)
+    limits(command)
     command.add_argument("--names", type=Path, metavar="FILE", help="rules and roles (names.toml)")
     command.add_argument("--only", metavar="GLOB", help="only these names")
     command.add_argument(
@@ -36,6 +38,32 @@ def arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--json", type=Path, metavar="FILE", help="write the report there")
     command.add_argument("--quiet", action="store_true", help="print failing tensors alone")
     written(command)
+
+
+def both(command: argparse.ArgumentParser, *, several: bool = False) -> None:
+    """Declare the two sides."""
+    command.add_argument(
+        "reference",
+        type=Path,
+        metavar="REFERENCE",
+        help="dump of the model that is right: a folder, or an .npz or .safetensors file",
+    )
+    if several:
+        text = "dump of the port; several, such as one for each backend, stand side by side"
+        command.add_argument("candidates", type=Path, metavar="CANDIDATE", nargs="+", help=text)
+    else:
+        command.add_argument("candidate", type=Path, metavar="CANDIDATE", help="dump of the port")
+
+
+def limits(command: argparse.ArgumentParser) -> None:
+    """Declare the tolerance file."""
+    command.add_argument(
+        "--tolerances",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="JSON of max_abs and mean_abs by tensor (`gradsweep gate init` writes a first one)",
+    )
 
 
 def written(command: argparse.ArgumentParser) -> None:
@@ -60,17 +88,23 @@ def run(given: argparse.Namespace) -> int:
     several = len(given.candidates) > 1
     report: Result | Comparison
     names = tensor_names(given.reference)
-    with _steps(names, len(given.candidates), out, given.quiet) as step:
+    with _steps(names, len(given.candidates), out, given.quiet) as (step, known):
         if several:
             report = compare_all(
-                given.reference, given.candidates, given.tolerances, step=step, **options
+                given.reference,
+                given.candidates,
+                given.tolerances,
+                step=step,
+                known=known,
+                **options,
             )
         else:
             report = compare(
                 given.reference,
                 given.candidates[0],
                 given.tolerances,
-                step=lambda row: step("", row),
+                step=partial(step, ""),
+                known=partial(known, ""),
                 **options,
             )
     show(report, out)
@@ -122,13 +156,15 @@ def render(report: "Result | Comparison", given: argparse.Namespace) -> None:
 @contextmanager
 def _steps(
     names: Sequence[str], candidates: int, out: "Console", quiet: bool
-) -> Iterator["Callable[[str, TensorRow], None]"]:
-    """Print rows as they come; on a terminal a progress bar stays below them."""
+) -> Iterator[tuple["Callable[[str, TensorRow], None]", "Callable[[str, Problem], None]"]]:
+    """Print rows, and problems known before them, as they come; on a terminal a progress bar stays
+    below them.
+    """
     from rich.console import Console
     from rich.markup import escape
     from rich.progress import Progress
 
-    from checks.gates.reports.terminal import heading, line, width_of
+    from checks.gates.reports.terminal import heading, invalid, line, width_of
 
     # One console for both where both are terminals: else a row would be written into the bar.
     console = out if out.is_terminal else Console(stderr=True)
@@ -137,13 +173,16 @@ def _steps(
         task = bar.add_task("compare", total=len(names) * candidates)
         width = width_of(names)
 
-        def step(label: str, row: "TensorRow") -> None:
+        def put(label: str, text: "Text") -> None:
             nonlocal last
             if label != last:
                 out.print(heading(label))
                 last = label
+            out.print(text, soft_wrap=True)
+
+        def step(label: str, row: "TensorRow") -> None:
             if row.failed or not quiet:
-                out.print(line(row, width), soft_wrap=True)
+                put(label, line(row, width))
             bar.update(task, advance=1, description=escape(row.name))
 
-        yield step
+        yield step, lambda label, problem: put(label, invalid(problem))

@@ -8,8 +8,16 @@ HELP = "first tolerances from one or more reference runs"
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    command.add_argument("runs", type=Path, nargs="+", metavar="DUMP")
-    command.add_argument("--output", type=Path, required=True, metavar="FILE")
+    command.add_argument(
+        "runs",
+        type=Path,
+        nargs="+",
+        metavar="DUMP",
+        help="of the reference; of several, the widest limits",
+    )
+    command.add_argument(
+        "--output", type=Path, required=True, metavar="FILE", help="where to write"
+    )
     command.add_argument("--only", metavar="GLOB", help="only these names")
     command.add_argument("--force", action="store_true", help="replace the file where it exists")
 

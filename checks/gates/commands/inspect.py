@@ -8,7 +8,9 @@ HELP = "what one dump holds"
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    command.add_argument("side", type=Path, metavar="DUMP")
+    command.add_argument(
+        "side", type=Path, metavar="DUMP", help="a folder, or an .npz or .safetensors file"
+    )
     command.add_argument("--only", metavar="GLOB", help="only these names")
 
 

@@ -4,6 +4,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from checks.gates.commands.compare import both
+
 if TYPE_CHECKING:
     from checks.gates.naming.suggest import Suggestion
 
@@ -12,8 +14,7 @@ HELP = "which names match, and rules proposed for the others"
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    command.add_argument("reference", type=Path, metavar="REFERENCE")
-    command.add_argument("candidate", type=Path, metavar="CANDIDATE")
+    both(command)
     command.add_argument("--names", type=Path, metavar="FILE", help="rules to apply first")
     command.add_argument("--suggest", action="store_true", help="print a names.toml to look at")
     command.add_argument("--output", type=Path, metavar="FILE", help="write it there, if new")

@@ -17,8 +17,12 @@ _STUDY = "checks.gates.corpus.study"
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    command.add_argument("reference", type=Path, nargs="?", metavar="REFERENCE")
-    command.add_argument("--tolerances", type=Path, metavar="FILE", help="with REFERENCE")
+    command.add_argument(
+        "reference", type=Path, nargs="?", metavar="REFERENCE", help="a dump of the reference"
+    )
+    command.add_argument(
+        "--tolerances", type=Path, metavar="FILE", help="with REFERENCE: the limits to try"
+    )
     command.add_argument("--names", type=Path, metavar="FILE", help="rules and roles (names.toml)")
     command.add_argument("--only", metavar="GLOB", help="only these tensors; of the corpus, faults")
     command.add_argument("--json", type=Path, metavar="FILE", help="write the report there")

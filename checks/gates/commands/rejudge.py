@@ -3,15 +3,15 @@
 import argparse
 from pathlib import Path
 
-from checks.gates.commands.compare import apart, render, written
+from checks.gates.commands.compare import SAVED, apart, limits, render, written
 
 HELP = "a saved JSON report against another tolerance file, without the dumps"
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    command.add_argument("report", type=Path, metavar="REPORT.json")
-    command.add_argument("--tolerances", type=Path, required=True, metavar="FILE")
+    command.add_argument("report", type=Path, metavar="REPORT.json", help=SAVED)
+    limits(command)
     command.add_argument("--json", type=Path, metavar="FILE", help="write the new report there")
     command.add_argument("--quiet", action="store_true", help="print failing tensors alone")
     written(command)

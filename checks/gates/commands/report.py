@@ -3,14 +3,14 @@
 import argparse
 from pathlib import Path
 
-from checks.gates.commands.compare import apart, render, written
+from checks.gates.commands.compare import SAVED, apart, render, written
 
 HELP = "a saved JSON report on the terminal, as a page or as JUnit"
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    command.add_argument("report", type=Path, metavar="REPORT.json")
+    command.add_argument("report", type=Path, metavar="REPORT.json", help=SAVED)
     command.add_argument("--quiet", action="store_true", help="print failing tensors alone")
     written(command)
 

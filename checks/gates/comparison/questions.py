@@ -100,7 +100,7 @@ def _close(row: TensorRow) -> str:
     if m is None or row.limit is None or row.status == NONFINITE:
         return "no: see above"
     text = f"relative rms {figure(m.relative_rms)}: {rung(m.relative_rms)}"
-    if m.eta is not None:
+    if m.eta is not None and on_ladder(m.relative_rms):  # above it no precision is to blame
         kind = "systematic" if row.systematic else "noise-like"
         text += f"; {kind} (eta {figure(m.eta)}, noise alone {figure(m.eta_noise)})"
     return f"{text}; {split_text(row)}" if row.three_way else text
@@ -116,6 +116,11 @@ def split_text(row: TensorRow) -> str:
         f"B = {figure(split.candidate)}; between both C = {figure(split.gap)}; "
         f"B / A = {figure(split.ratio)}: {split.text}"
     )
+
+
+def on_ladder(relative: float) -> bool:
+    """Return whether some precision of one product explains an error of that size."""
+    return relative <= constant("gate_ladder_width") * constant("gate_ladder_bf16")
 
 
 def rung(relative: float) -> str:
@@ -176,7 +181,10 @@ def _margin_text(change: Change) -> str:
     if change.margin is None or change.error is None:
         return ""
     source = f" of {change.logits}" if change.logits != change.source else ""
-    told = "within the error" if change.explained else "more than the error explains"
+    told = "the margin is more than twice the error, which does not explain the change"
+    if change.explained:
+        size = "smaller than" if change.margin < change.error else "at most twice"
+        told = f"the margin is {size} the error, which explains the change"
     return f"; top-2 margin{source} {figure(change.margin)}, error {figure(change.error)}: {told}"
 
 

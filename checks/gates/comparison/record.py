@@ -284,8 +284,10 @@ class Result:
     @property
     def first(self) -> TensorRow | None:
         """The first gate that diverged, else the first informational one; a missing tensor only
-        where nothing else failed.
+        where nothing else failed. None where the inputs differ: that says nothing of any tensor.
         """
+        if self.inputs == "different":
+            return None
         for role in (GATE, INFORMATIONAL):
             for missing in (False, True):
                 for row in self.rows:

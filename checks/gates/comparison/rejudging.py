@@ -8,6 +8,7 @@ from pathlib import Path
 from checks.gates.comparison.questions import answers
 from checks.gates.comparison.record import INPUTS, NOWHERE, OK, Result, TensorRow
 from checks.gates.comparison.several import Comparison, answered
+from checks.gates.comparison.steps import NEXT, next_steps
 from checks.gates.comparison.validity import by_figures, problems_of, without_split
 from checks.gates.comparison.verdict import role_of, status_of
 from checks.gates.formats.manifest import GATE
@@ -55,6 +56,8 @@ def rejudged(result: Result, contract: Contract) -> Result:
         notes=notes,
         answers=(),
     )
+    kept = [n for n in notes if not n.startswith(NEXT)]
+    made = replace(made, notes=(*kept, *next_steps(made)))
     return made if made.first is None else replace(made, answers=answers(made))
 
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,13 @@ from checks.gates.blocks.block import Block
 from checks.gates.causes.case import figure
 from checks.gates.comparison.apart import Apart, apart
 from checks.gates.comparison.questions import answers
-from checks.gates.comparison.record import SCHEMA, Result, TensorRow, plain
+from checks.gates.comparison.record import SCHEMA, Problem, Result, TensorRow, plain
 from checks.gates.comparison.verdict import compare, opened
 from checks.gates.errors import INVALID, PASSED, WRONG, GateError
 from checks.tolerances import constant
 
 StepOf = Callable[[str, TensorRow], None]
+KnownOf = Callable[[str, Problem], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,7 @@ def compare_all(
     reference64: str | Path | None = None,
     tokens: Sequence[str] = (),
     blocks: Sequence[Block] = (),
+    known: KnownOf | None = None,
 ) -> Comparison:
     """Compare several dumps, of several backends, with one reference and with each other.
 
@@ -102,6 +105,7 @@ def compare_all(
         reference, tolerances, names, only, reference64, tokens, blocks: see `compare`.
         candidates: a dump each.
         step: called with the candidate's label and each row as it is made.
+        known: called with the label and each problem that is known before the rows are.
 
     Returns:
         A result for each; their sixth answer is drawn from all of them.
@@ -123,10 +127,11 @@ def compare_all(
                 tolerances,
                 names=names,
                 only=only,
-                step=None if step is None else _named(step, label),
+                step=None if step is None else partial(step, label),
                 reference64=reference64,
                 tokens=tokens,
                 blocks=blocks,
+                known=None if known is None else partial(known, label),
             )
         )
     between: dict[str, Apart] = {}
@@ -136,10 +141,6 @@ def compare_all(
             stored = [sides[0].left.tensors[name], *(s.right.tensors[name] for s in sides)]
             between[name] = apart(stored)
     return answered(Comparison(labels, tuple(results), between))
-
-
-def _named(step: StepOf, label: str) -> Callable[[TensorRow], None]:
-    return lambda row: step(label, row)
 
 
 def answered(comparison: Comparison) -> Comparison:
@@ -185,10 +186,14 @@ def backend(comparison: Comparison) -> str:
     rows = {
         label: next((r for r in result.rows if r.name == first.name), None)
         for label, result in zip(comparison.labels, comparison.results, strict=True)
+        if result.inputs != "different"
     }
     off = [label for label, row in rows.items() if row is not None and row.failed]
-    fine = [label for label in comparison.labels if label not in off]
-    text = _alike(comparison, first, off) if not fine else _one(comparison, first, off, fine)
+    fine = [label for label in rows if label not in off]
+    if len(rows) == 1 < len(comparison.labels):
+        text = f"{off[0]} alone could be judged, and is off at {first.name}"
+    else:
+        text = _one(comparison, first, off, fine) if fine else _alike(comparison, first, off)
     invalid = [
         label
         for label, r in zip(comparison.labels, comparison.results, strict=True)
@@ -223,14 +228,14 @@ def _alike(comparison: Comparison, first: TensorRow, off: list[str]) -> str:
     if between is None:
         kinds = {
             (r.status, r.shapes[1])
-            for result in comparison.results
+            for label, result in zip(comparison.labels, comparison.results, strict=True)
             for r in result.rows
-            if r.name == first.name
+            if label in off and r.name == first.name
         }
         if len(kinds) == 1:
             return f"no: all are off alike at {first.name} ({first.status}): the port"
         return f"each is off in its own way at {first.name}: see the rows of each"
-    both = combinations(range(1, len(off) + 1), 2)
+    both = combinations([comparison.labels.index(label) + 1 for label in off], 2)
     cosines = {p: between.correlation(*p) for p in both}
     known = {p: v for p, v in cosines.items() if not math.isnan(v)}
     least = min(known.values(), default=math.nan)
@@ -238,7 +243,8 @@ def _alike(comparison: Comparison, first: TensorRow, off: list[str]) -> str:
         text = f"no: all are off alike at {first.name}, their errors correlate "
         text += f"(cosine at least {figure(least)}): the port"
     else:
-        pairs = [f"{off[a - 1]} and {off[b - 1]} {figure(v)}" for (a, b), v in known.items()]
+        names = ("", *comparison.labels)
+        pairs = [f"{names[a]} and {names[b]} {figure(v)}" for (a, b), v in known.items()]
         text = f"each is off in its own way at {first.name}, their errors do not correlate "
         text += f"({', '.join(pairs) or 'not finite'}): rounding, or a fault of each backend"
     return text + _distance(comparison, first, off)

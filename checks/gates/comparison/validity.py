@@ -2,7 +2,10 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
+import numpy as np
+
 from autodiff.errors import nearest
+from checks.gates.comparison.measure import floats
 from checks.gates.comparison.record import (
     CONTRACT,
     INPUTS,
@@ -30,8 +33,9 @@ def inputs_of(left: Side, right: Side) -> tuple[str, list[Problem]]:
     problems = []
     for name in dict.fromkeys([*ours, *theirs]):
         if name in ours and name in theirs and ours[name] != theirs[name]:
-            what = f"the inputs differ: {name!r} has hash {ours[name]} and {theirs[name]}"
-            where = f"{left.path / 'run.json'} and {right.path / 'run.json'}"
+            what = f"the inputs differ: {name!r}"
+            where = f"{left.path / 'run.json'}, hash {ours[name]}, "
+            where += f"and {right.path / 'run.json'}, hash {theirs[name]}"
             problems.append(Problem(what, where, "run both sides on the same input", INPUTS))
     if problems:
         return "different", problems
@@ -160,9 +164,13 @@ def _same_bytes(x: Stored, y: Stored) -> bool:
 
 
 def _constant(stored: Stored) -> bool:
+    """Whether all finite entries are equal, as where there are none: NaN equals nothing, and a
+    fault upstream makes any two tensors alike by it.
+    """
     first = None
     for chunk in stored.chunks():
-        first = chunk[:1] if first is None else first
-        if not (chunk == first).all():
+        finite = chunk[np.isfinite(floats(chunk, False) if chunk.dtype.kind != "c" else chunk)]
+        first = finite[:1] if first is None or not first.size else first
+        if not (finite == first).all():
             return False
     return True

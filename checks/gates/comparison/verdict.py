@@ -2,6 +2,7 @@
 
 import fnmatch
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,9 +23,11 @@ from checks.gates.comparison.record import (
     OK,
     OVER,
     SHAPE,
+    Problem,
     Result,
     TensorRow,
 )
+from checks.gates.comparison.steps import next_steps
 from checks.gates.comparison.validity import by_bytes, inputs_of, problems_of, without_split
 from checks.gates.errors import GateError
 from checks.gates.formats.manifest import DEBUG, GATE, dtype_of
@@ -32,8 +35,10 @@ from checks.gates.formats.readers import Side, natural, open_side
 from checks.gates.formats.stored import Stored
 from checks.gates.limits.contract import Contract, Limit, read_contract
 from checks.gates.naming.names import Names, read_names, renamed
+from checks.report.wording import plural
 
 Step = Callable[[TensorRow], None]
+Known = Callable[[Problem], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +73,7 @@ def compare(
     tokens: Sequence[str] = (),
     detailed: int = MOST_DETAILED,
     blocks: Sequence[Block] = (),
+    known: Known | None = None,
 ) -> Result:
     """Compare two dumps against a tolerance file.
 
@@ -85,16 +91,24 @@ def compare(
         detailed: how many failing tensors are explained, the first in order first.
         blocks: of the candidate, or right ones: the block that makes a failing tensor is run again
             with one thing changed (`causes.replay`), which tells more than two arrays can.
+        known: called, before any row is made, with each problem that is known then: inputs that
+            differ.
 
     Returns:
-        The rows in execution order, the verdict, on a failure the six answers.
+        The rows in execution order, the verdict, on a failure the six answers. Where the inputs
+        differ, no causes and no answers: nothing is known of the candidate.
 
     Raises:
         GateError: a file cannot be used.
     """
     given = opened(reference, candidate, tolerances, names=names, reference64=reference64)
-    rows = _judged(replace(given, blocks=blocks), only, step, detailed)
-    return _result(rows, given, only, tokens)
+    given = replace(given, blocks=blocks)
+    inputs, problems = inputs_of(given.left, given.right)
+    if known is not None:
+        for problem in problems:
+            known(problem)
+    rows = _judged(given, only, step, 0 if problems else detailed)
+    return _result(rows, given, only, tokens, (inputs, problems))
 
 
 def opened(
@@ -138,11 +152,15 @@ def _judged(
 
 
 def _result(
-    rows: Sequence[TensorRow], given: Opened, only: str | None, tokens: Sequence[str]
+    rows: Sequence[TensorRow],
+    given: Opened,
+    only: str | None,
+    tokens: Sequence[str],
+    inputs: tuple[str, Sequence[Problem]],
 ) -> Result:
     left, right = given.left, given.right
     paths = str(left.path), str(right.path)
-    inputs, problems = inputs_of(left, right)
+    problems = list(inputs[1])
     problems += problems_of(rows, paths, str(given.contract.path), only, by_bytes(left, right))
     problems += without_split(rows, None if given.wide is None else str(given.wide.path))
     result = Result(
@@ -151,13 +169,15 @@ def _result(
         contract=str(given.contract.path),
         rows=tuple(rows),
         problems=tuple(problems),
-        inputs=inputs,
+        inputs=inputs[0],
         notes=tuple(_notes(rows, given)),
         names=None if given.rules.path is None else str(given.rules.path),
         only=only,
         reference64=None if given.wide is None else str(given.wide.path),
         changes=changes(left, right, tokens, only),
     )
+    steps = next_steps(result, replayed=bool(given.blocks))
+    result = replace(result, notes=(*result.notes, *steps))
     if result.first is None:
         return result
     result = replace(result, changes=(*result.changes, *choices(result.rows, left, right)))
@@ -335,7 +355,19 @@ def _notes(rows: Sequence[TensorRow], given: Opened) -> list[str]:
     policies = [s.run.dtype_policy for s in (left, right) if s.run and s.run.dtype_policy]
     if len(set(policies)) > 1:
         notes.append(f"dtype policies differ: {policies[0]} and {policies[1]}")
+    notes += _dtypes(rows)
     if wide is not None and inputs_of(left, wide)[0] == "different":
         notes.append("reference64 was given another input, or the same in another dtype")
     notes += [f"{r.name}: {r.note}" for r in rows if r.contract and r.note]
     return notes
+
+
+def _dtypes(rows: Sequence[TensorRow]) -> list[str]:
+    """How many contract tensors have another dtype on each side: figures alone do not tell it."""
+    pairs = Counter(r.dtypes for r in rows if r.contract and None not in r.dtypes)
+    return [
+        f"{plural(count, 'tensor')} {'is' if count == 1 else 'are'} {theirs} on the candidate, "
+        f"{ours} on the reference"
+        for (ours, theirs), count in pairs.items()
+        if ours != theirs
+    ]

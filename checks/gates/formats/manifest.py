@@ -17,6 +17,7 @@ from checks.gates.errors import GateError
 
 MANIFEST, RUN = "manifest.jsonl", "run.json"
 GATE, INFORMATIONAL, DEBUG = ROLES = ("gate", "informational", "debug")
+CANDIDATE, *_ = SIDES = ("candidate", "reference", "reference64")
 
 _NUMPY = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64".split()
 _EXTENDED = "bfloat16 float8_e4m3fn float8_e5m2".split()
@@ -230,7 +231,7 @@ class RunInfo:
     """What run.json says of the run that made a dump.
 
     Arguments:
-        side: such as "reference", "candidate" or "cpp".
+        side: one of `SIDES` where `gates.Dump` wrote it; any word of other programs.
         family: the model's family; names the tolerance file.
         versions: version by package name.
         dtype_policy: such as "float32" or "bf16 weights, f32 accumulation".
@@ -303,6 +304,33 @@ def check_name(name: object) -> str:
         what = f"the tensor name {name!r} {'holds ' + repr(bad[0]) if bad else 'begins with a dot'}"
         raise GateError(what, "name", "use dotted words: enc.block.0.out")
     return name
+
+
+def check_words(name: object) -> str:
+    """Return `name`, where a dump may give it to a tensor: another program's may hold spaces.
+
+    Raises:
+        GateError: `check_name` refuses it, or it holds a space or a comma, which part the names of
+            GATE_DUMP_ONLY and the columns of reports.
+    """
+    text = check_name(name)
+    if bad := [c for c in text if c == "," or c.isspace()]:
+        what = f"the tensor name {text!r} holds {bad[0]!r}"
+        raise GateError(what, "name", "use dotted words: enc.block.0.out")
+    return text
+
+
+def check_side(side: object) -> str:
+    """Return `side`, where it is one of `SIDES`.
+
+    Raises:
+        GateError: it is none.
+    """
+    if side not in SIDES:
+        hint = nearest(str(side), SIDES)
+        fix = f"write one of {', '.join(SIDES)}" + (f": {hint}" if hint else "")
+        raise GateError(f"unknown side {side!r}", "Dump(side=...)", fix)
+    return str(side)
 
 
 def parsed(text: str, where: str) -> dict[str, Any]:

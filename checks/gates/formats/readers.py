@@ -185,7 +185,8 @@ def _keyed(found: list[Stored], place: Path) -> dict[str, Stored]:
         key = stored.tensor.key
         if key in kept:
             where = f"{place}: {kept[key].tensor.file} and {stored.tensor.file}"
-            fix = 'count the calls: "call": 1 for the second one'
-            raise GateError(f"two tensors are called {key!r}", where, fix)
+            what = f"two tensors are called {key!r}, or the program ran twice into one folder"
+            fix = 'count the calls, "call": 1 for the second one; empty the folder before a run'
+            raise GateError(what, where, fix)
         kept[key] = stored
     return kept

@@ -1,7 +1,7 @@
 """The page's drawings as SVG text: values in order of execution, histograms, strips."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -9,7 +9,9 @@ from checks.gates.comparison.detail import Detail
 
 WIDTH, LEFT, RIGHT, TOP, PLOT = 1000, 62, 16, 14, 230
 _LEAST = 2.0**-60  # an error of zero stands at the foot of a log axis
-_MOST_NAMES, _MOST_LETTERS, _MOST_DECADES = 24, 26, 14
+_MOST_NAMES, _MOST_LETTERS, _MOST_DECADES = 48, 26, 14
+_APART = 17  # from one turned name to the next
+_ASIDE = 4  # candidates' dots of one tensor stand beside each other, not upon
 _CELL, _BAR, _MANY = 16, 110, 80
 
 
@@ -21,7 +23,7 @@ class Point:
         place: of its tensor in the order of execution, from 0.
         value: on the log axis; inf stands at its upper edge.
         told: what a pointer over it shows.
-        mark: "" for the series' own colour, else "bad" or "near".
+        mark: "", "bad" or "near": the dot's colour, or its ring where a series has a label.
     """
 
     place: int
@@ -35,6 +37,7 @@ def depth(
     names: Sequence[str],
     limit: float | None,
     first: int = 0,
+    always: Collection[int] = (),
 ) -> str:
     """Return series of values against the order of execution, on a log axis.
 
@@ -43,6 +46,7 @@ def depth(
         names: of the tensors, for the axis.
         limit: a line to draw; None for none.
         first: the colour of the first series: -1 is grey.
+        always: places whose names stand on the axis, however many there are.
     """
     values = [p.value for _, points in series for p in points if 0 < p.value < math.inf]
     if not any(points for _, points in series):
@@ -50,10 +54,11 @@ def depth(
     scale = _Scale.of([*values, *([] if limit is None else [limit])])
     foot = TOP + PLOT
     parts = list(_grid(scale, limit))
-    parts += _names(names)
+    parts += _names(names, always)
     size = 4.0 if len(names) <= _MANY else 2.5
     for n, (label, points) in enumerate(series, start=first):
-        spots = [(_x(p.place, len(names)), scale.y(p.value), p) for p in points]
+        aside = _aside(n - first, len(series), len(names))
+        spots = [(_x(p.place, len(names)) + aside, scale.y(p.value), p) for p in points]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y, _ in spots)
         colour = _colour("c", n)
         parts.append(f'<polyline points="{path}" class="line {colour}"/>')
@@ -73,7 +78,7 @@ def _legend(labels: Sequence[str], first: int) -> str:
 
 
 def _colour(kind: str, n: int) -> str:
-    """The class of a series: its line (c), dots (d), ring (o) or key (k)."""
+    """The class of a series: its line (c), dots (d) or key (k)."""
     return f"{kind}q" if n < 0 else f"{kind}{n % 5}"
 
 
@@ -117,15 +122,26 @@ def _grid(scale: _Scale, limit: float | None) -> Iterator[str]:
         yield f'<text {place} class="bad" text-anchor="end">limit</text>'
 
 
-def _names(names: Sequence[str]) -> Iterator[str]:
+def _aside(n: int, series: int, count: int) -> float:
+    """How far the dots of a series stand from their tensor's place."""
+    width = min(_ASIDE, (_x(1, count) - _x(0, count)) / series) if count > 1 else _ASIDE
+    return width * (n - (series - 1) / 2)
+
+
+def _names(names: Sequence[str], always: Collection[int]) -> Iterator[str]:
+    """As many names as there is room for, around those that always stand there."""
     step = math.ceil(len(names) / _MOST_NAMES) if names else 1
     y = TOP + PLOT + 14
     cuts = shortened(names)
-    for n in range(0, len(names), step):
-        x, cut = _x(n, len(names)), cuts[n]
+    fixed = [_x(n, len(names)) for n in always]
+    for n in range(len(names)):
+        x = _x(n, len(names))
+        if n not in always and (n % step or any(abs(x - f) < _APART for f in fixed)):
+            continue
         turned = f"rotate(-40 {x:.1f} {y})"
         place = f'x="{x:.1f}" y="{y}" transform="{turned}"'
-        yield f'<text {place} text-anchor="end">{escape(cut)}</text>'
+        kind = ' class="bad"' if n in always else ""
+        yield f'<text {place}{kind} text-anchor="end">{escape(cuts[n])}</text>'
 
 
 def shortened(names: Sequence[str]) -> list[str]:
@@ -151,9 +167,10 @@ def _shared(words: Sequence[Sequence[str]], most: int) -> int:
 def _dot(x: float, y: float, point: Point, n: int, label: str, size: float) -> str:
     told = f"{label}: {point.told}" if label else point.told
     size, kind = size + 1.5 * (point.mark == "bad"), point.mark or _colour("d", n)
-    ring = " " + _colour("o", n) if point.mark == "bad" and label else ""
+    if point.mark and label:  # whose it is stays visible
+        kind = f"{_colour('d', n)} ring of-{point.mark}"
     return (
-        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{size:g}" class="{kind}{ring}">'
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{size:g}" class="{kind}">'
         f"<title>{escape(told)}</title></circle>"
     )
 

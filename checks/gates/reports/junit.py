@@ -14,8 +14,9 @@ from checks.report.junit import clean
 def junit(report: Result | Comparison) -> str:
     """Return a JUnit document: a suite for each candidate, a case for each contract tensor.
 
-    A tensor that is not within its limits is a failure, with its status, figures and cause. Why
-    a comparison is not valid is a case of its own for each reason, in error.
+    A tensor that is not within its limits is a failure, with its status, figures and cause, but
+    skipped where the inputs differ. Why a comparison is not valid is a case of its own for each
+    reason, in error.
     """
     if isinstance(report, Result):
         suites = [_suite(Path(report.candidate).name, report)]
@@ -40,7 +41,7 @@ def _suite(label: str, result: Result) -> ET.Element:
     cases = [*_problems(result, owner), *_rows(result, owner)]
     suite.extend(cases)
     suite.set("tests", str(len(cases)))
-    for key, tag in (("failures", "failure"), ("errors", "error")):
+    for key, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
         suite.set(key, str(sum(case.find(tag) is not None for case in cases)))
     return suite
 
@@ -58,7 +59,9 @@ def _rows(result: Result, owner: str) -> Iterator[ET.Element]:
         if not row.contract:
             continue
         case = ET.Element("testcase", classname=owner, name=clean(row.name))
-        if row.failed:
+        if row.failed and result.inputs == "different":  # nothing is known of the candidate
+            ET.SubElement(case, "skipped", message="the inputs differ")
+        elif row.failed:
             message = f"{row.status}: {row.cause.text if row.cause else 'unclassified'}"
             failure = ET.SubElement(case, "failure", type=row.status, message=clean(message))
             failure.text = clean("\n".join(_lines(row, result)))

@@ -10,12 +10,12 @@ from checks.gates.comparison.detail import SHARES, Entry
 from checks.gates.comparison.questions import QUESTIONS, would_have_passed
 from checks.gates.comparison.record import Result, TensorRow
 from checks.gates.comparison.several import Comparison
-from checks.gates.errors import PASSED
+from checks.gates.errors import INVALID, PASSED
 from checks.gates.reports.charts import Point, depth, histogram, strips
 from checks.gates.reports.style import STYLE
 from checks.gates.reports.terminal import by_name, labelled, share, shown, verdict, verdict_of_all
 
-_MOST_DETAILS = 12
+_MOST_DETAILS = 12  # of each candidate
 Labelled = Sequence[tuple[str, Result]]
 
 
@@ -28,7 +28,7 @@ def page(report: Result | Comparison) -> str:
         told, names = verdict_of_all(report), ", ".join(report.labels)
     first = results[0][1]
     title = f"{names} against {Path(first.reference).name}"
-    state = "good" if report.exit_code == PASSED else "bad"
+    state = {PASSED: "good", INVALID: "void"}.get(report.exit_code, "bad")
     word, _, rest = told.partition(": ")
     parts = [
         f'<header><p class="badge {state}">{word}</p><h1>{escape(title)}</h1>',
@@ -117,7 +117,14 @@ def _used(results: Labelled) -> str:
         series.append((label, points))
     note = "1 is the limit; orange passes and looks systematic; red fails, at the upper edge what "
     note += "is not finite, of another shape or missing"
-    return f'{depth(series, names, 1.0)}<p class="quiet">{note}.</p>'
+    note += "; both are rings around their candidate's colour" if len(results) > 1 else ""
+    drawn = depth(series, names, 1.0, always=_first(results, place))
+    return f'{drawn}<p class="quiet">{note}.</p>'
+
+
+def _first(results: Labelled, place: dict[str, int]) -> set[int]:
+    """Where each candidate diverges first."""
+    return {place[r.first.name] for _, r in results if r.first and r.first.name in place}
 
 
 def _three_way(results: Labelled) -> Iterator[str]:
@@ -132,7 +139,7 @@ def _three_way(results: Labelled) -> Iterator[str]:
     series = [("reference", _distances(split[0][1], place, "own"))]
     for label, rows in split:
         series.append((label or "candidate", _distances(rows, place, "candidate")))
-    yield depth(series, names, None, first=-1)
+    yield depth(series, names, None, first=-1, always=_first(results, place))
     head = ("tensor", "A reference", "B candidate", "C between both", "B / A", "")
     for label, rows in split:
         yield f"<h3>{escape(label)}</h3>" if label else ""
@@ -189,16 +196,24 @@ def _candidates(comparison: Comparison) -> Iterator[str]:
 
 
 def _details(results: Labelled) -> Iterator[str]:
-    wanted = [(n, r) for n, result in results for r in result.rows if r.failed and r.detail]
-    if wanted:
-        yield "<h2>Failing tensors: how large the error is, and where</h2>"
-    for label, row in wanted[:_MOST_DETAILS]:
-        yield _detail(label, row)
-    if len(wanted) > _MOST_DETAILS:
-        yield f'<p class="quiet">{len(wanted) - _MOST_DETAILS} more in the JSON report.</p>'
+    """A card for each, the first of a candidate open."""
+    title = "<h2>Failing tensors: how large the error is, and where</h2>"
+    for label, result in results:
+        wanted = [r for r in result.rows if r.failed and r.detail]
+        if not wanted:
+            continue
+        yield title
+        title = ""
+        names = [r.name for r in wanted[:_MOST_DETAILS]]
+        opened = result.first.name if result.first and result.first.name in names else names[0]
+        for row in wanted[:_MOST_DETAILS]:
+            yield _detail(label, row, opened=row.name == opened)
+        if len(wanted) > _MOST_DETAILS:
+            more = f"{len(wanted) - _MOST_DETAILS} more {f'of {label} ' if label else ''}"
+            yield f'<p class="quiet">{escape(more)}in the JSON report.</p>'
 
 
-def _detail(label: str, row: TensorRow) -> str:
+def _detail(label: str, row: TensorRow, *, opened: bool) -> str:
     found = row.detail
     assert found is not None
     owner = f' <span class="quiet">{escape(label)}</span>' if label else ""
@@ -212,12 +227,13 @@ def _detail(label: str, row: TensorRow) -> str:
     kind = "share of entries that are not finite on one side" if odd else "mean |error|"
     head = ("entry", "reference", "candidate", "difference")
     return (
-        f'<section class="card"><h3>{escape(row.name)}{owner}</h3><p>{told}</p>'
+        f'<details class="card"{" open" if opened else ""}>'
+        f"<summary><b>{escape(row.name)}</b>{owner} {told}</summary>"
         f'<dl class="figures">{figures}</dl><div class="two"><div>'
         f'<p class="quiet">entries by |error|, log count</p>{histogram(found)}'
         f'<p class="quiet">{kind} along each axis</p>{"".join(strips(found, row.shapes[0] or ()))}'
         f'</div><div><p class="quiet">the worst entries</p>'
-        f"{_table(head, map(_entry, found.worst), numbers=(1, 2, 3))}</div></div></section>"
+        f"{_table(head, map(_entry, found.worst), numbers=(1, 2, 3))}</div></div></details>"
     )
 
 

@@ -14,9 +14,19 @@ from rich.table import Table
 from rich.text import Text
 
 from checks.gates.comparison.questions import QUESTIONS, change_text, would_have_passed
-from checks.gates.comparison.record import MISSING, OK, OVER, Answer, Result, TensorRow
+from checks.gates.comparison.record import (
+    INPUTS,
+    MISSING,
+    OK,
+    OVER,
+    Answer,
+    Problem,
+    Result,
+    TensorRow,
+)
 from checks.gates.comparison.several import Comparison
-from checks.gates.errors import GateError
+from checks.gates.comparison.steps import NEXT
+from checks.gates.errors import INVALID, GateError
 from checks.gates.formats.manifest import INFORMATIONAL
 from checks.report.terminal import BAD, GOOD, NEAR, QUIET, console
 from checks.report.wording import number, plural, printable, used
@@ -25,6 +35,10 @@ from checks.results import replace_text
 _NAME, _STATUS, _ROLE = 40, 17, 5
 _WIDEST = 10_000  # columns
 WORDS = {0: "PASS", 1: "FAIL", 2: "INVALID"}
+LEGEND = (
+    "what each candidate uses of its limit (= equal, 100% just passes, 12x is 12 times the limit); "
+    "then the largest difference between two candidates"
+)
 _SURROGATE = re.compile("[\ud800-\udfff]")  # of paths that are no UTF-8
 _ROLES = {"gate": "gate", "informational": "info", "debug": "debug"}
 
@@ -62,15 +76,24 @@ def _text(text: str, style: str = "") -> Text:
 
 
 def show_rows(report: Result | Comparison, out: Console, *, quiet: bool = False) -> None:
-    """Print a whole report: the rows, failing ones alone where `quiet`, then what follows them."""
+    """Print a whole report: problems, the rows, failing ones alone where `quiet`, then what
+    follows them.
+    """
     for label, result in labelled(report):
-        if label:
+        rows = [r for r in result.rows if r.failed or not quiet]
+        if label and (rows or result.problems):
             out.print(heading(label))
+        for problem in result.problems:
+            out.print(invalid(problem), soft_wrap=True)
         width = width_of(r.name for r in result.rows)
-        for row in result.rows:
-            if row.failed or not quiet:
-                out.print(line(row, width), soft_wrap=True)
-    show(report, out)
+        for row in rows:
+            out.print(line(row, width), soft_wrap=True)
+    show(report, out, problems=False)
+
+
+def invalid(problem: Problem) -> Text:
+    """Return why a comparison is not valid, in its three lines."""
+    return _text(f"INVALID  {problem}", BAD)
 
 
 def labelled(report: Result | Comparison) -> list[tuple[str, Result]]:
@@ -107,16 +130,23 @@ def _number(value: float) -> str:
     return "0" if value == 0 else number(value, 3)
 
 
-def show(report: Result | Comparison, out: Console, *, closing: bool = True) -> None:
-    """Print what follows the rows: problems, answers, the verdict (of one candidate, where
-    `closing`), the numbers that would have passed.
+def show(
+    report: Result | Comparison, out: Console, *, closing: bool = True, problems: bool = True
+) -> None:
+    """Print what follows the rows: problems (where asked for, but for inputs that differ, which
+    are told before the rows), answers, the verdict (of one candidate, where `closing`), what to do
+    next, the numbers that would have passed.
     """
     if isinstance(report, Result):
-        _show(report, out, closing=closing)
+        _show(report, out, closing=closing, problems=problems)
         return
     for label, result in zip(report.labels, report.results, strict=True):
+        if result.ok and not result.notes:
+            out.print(_text(f"candidate {label!r}: {verdict(result)}", GOOD), soft_wrap=True)
+            continue
         out.print(heading(label))
-        _show(result, out, questions=5)  # the sixth is answered once, by all of them
+        _show(result, out, questions=5, problems=problems)  # the sixth is answered once, by all
+    out.print(Text(LEGEND, style=QUIET), soft_wrap=True)
     made = table(report)
     if made.__rich_measure__(out, out.options.update(max_width=_WIDEST)).maximum > out.width:
         made = table(report, between=False)  # a cut number is another number
@@ -132,17 +162,25 @@ def _answer(n: int, answer: Answer, out: Console) -> None:
 
 
 def _show(
-    result: Result, out: Console, *, questions: int = len(QUESTIONS), closing: bool = True
+    result: Result,
+    out: Console,
+    *,
+    questions: int = len(QUESTIONS),
+    closing: bool = True,
+    problems: bool = True,
 ) -> None:
+    steps = [n for n in result.notes if n.startswith(NEXT)]
     for note in result.notes:
-        out.print(_text(note, QUIET), soft_wrap=True)
+        if note not in steps:
+            out.print(_text(note, QUIET), soft_wrap=True)
     for problem in result.problems:
-        out.print(_text(f"INVALID  {problem}", BAD), soft_wrap=True)
+        if problems and problem.kind != INPUTS:
+            out.print(invalid(problem), soft_wrap=True)
     for n, answer in enumerate(result.answers[:questions]):
         _answer(n, answer, out)
     if closing:
         out.print(_text(verdict(result), GOOD if result.ok else BAD), soft_wrap=True)
-    for text in would_have_passed(result):
+    for text in (*steps, *would_have_passed(result)):
         out.print(_text(text), soft_wrap=True)
 
 
@@ -189,18 +227,30 @@ def verdict_of_all(comparison: Comparison) -> str:
     for label, result in zip(comparison.labels, comparison.results, strict=True):
         if not result.ok:
             first = f" at {result.first.name}" if result.first else ""
-            text += f"; {label} {WORDS[result.exit_code]}{first}"
+            why = f": {reason(result)}" if result.problems else first
+            text += f"; {label} {WORDS[result.exit_code]}{why}"
     return text
 
 
+def reason(result: Result) -> str:
+    """Return why a comparison is not valid, in a few words: the first problem, how many more."""
+    more = len(result.problems) - 1
+    return result.problems[0].what + (f" (and {more:,} more)" if more else "")
+
+
 def verdict(result: Result) -> str:
-    """Return the verdict in a line, its counts and what was checked of the inputs."""
+    """Return the verdict in a line, its counts and what was checked of the inputs; where these
+    differ, that alone.
+    """
+    if result.inputs == "different" and result.problems:
+        return f"{WORDS[INVALID]}: {reason(result)}"
     contract = [r for r in result.rows if r.contract]
     failed = [r for r in contract if r.failed]
     informational = sum(r.role == INFORMATIONAL for r in contract)
     counts = f"{len(contract) - len(failed)} of {plural(len(contract), 'contract tensor')} pass"
     if informational:
         counts += f" ({informational} informational)"
+    counts = f"{reason(result)}; {counts}" if result.problems else counts
     text = f"{WORDS[result.exit_code]}: {counts}; inputs {result.inputs}"
     if result.first is not None:
         missing = result.first.status in MISSING

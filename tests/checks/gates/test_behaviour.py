@@ -9,6 +9,7 @@ import pytest
 
 from checks import gates
 from checks.gates.comparison.behaviour import changes
+from checks.gates.comparison.questions import change_text
 from checks.gates.comparison.record import Change, Result
 from checks.gates.comparison.verdict import compare
 from checks.gates.errors import GateError
@@ -166,9 +167,10 @@ def test_the_fifth_answer(tmp_path: Path) -> None:
     said = [{"text": "a b", "tokens": v.argmax(axis=1).tolist()} for v in (r, c)]
     text = spoken(tmp_path / "a", said[0], said[1], other=c).answers[4].text
     assert text.startswith("yes: transcript.json: 1 token of 12 differs, first at step 7: ")
-    assert (
-        "; top-2 margin of dec.logits " in text and ": within the error; dec.logits: 1 of" in text
+    explained = (
+        ": the margin is smaller than the error, which explains the change; dec.logits: 1 of"
     )
+    assert "; top-2 margin of dec.logits " in text and explained in text
     text = spoken(tmp_path / "b", said[0], said[0], other=LOGITS + 1).answers[4].text
     assert text.startswith(
         "no: transcript.json: 12 tokens, all equal; transcript.json: the text of 2 words is equal; "
@@ -250,3 +252,15 @@ def test_a_transcript_that_cannot_be_written(tmp_path: Path, given: Any, words: 
     assert not (tmp_path / "d" / "transcript.json").exists()
     with pytest.raises(GateError, match="the dump is not open"):
         d.transcript("late")
+
+
+def test_how_the_margin_is_told() -> None:
+    def told(margin: float, error: float) -> str:
+        said = ("1", "2")
+        change = Change("t", "argmax", (1, 1), 1, 0, said, "0 another", "t", margin, error)
+        return change_text(change).rpartition(": ")[2]
+
+    assert told(0.016, 0.179) == "the margin is smaller than the error, which explains the change"
+    assert told(1.5, 1) == "the margin is at most twice the error, which explains the change"
+    other = "the margin is more than twice the error, which does not explain the change"
+    assert told(2.5, 1) == other

@@ -2,6 +2,8 @@
 
 import json
 import math
+import os
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -389,10 +391,85 @@ def test_a_bisection_is_a_record() -> None:
 def test_a_candidate_without_the_last_tensor_is_not_good(tmp_path: Path) -> None:
     x = np.ones((2, 3), np.float32)
     for folder, names in (("r", "ab"), ("c", "a"), ("none", "z")):
-        with gates.Dump(tmp_path / folder, side=folder) as d:
+        with gates.Dump(tmp_path / folder, side="candidate") as d:
             for name in names:
                 d.put(name, x)
     for folder in ("c", "none"):
         with pytest.raises(GateError, match="did not dump 'b', the last one") as caught:
             bisect(tmp_path / "r", candidate=tmp_path / folder)
         assert caught.value.code == 2
+
+
+# --- a port that names its own folder -----------------------------------------------------------
+
+PORT = """
+import sys
+
+import numpy as np
+
+from checks import gates
+
+x = np.array([0.5, -0.25, 0.125], np.float32)
+with gates.Dump(sys.argv[1], side=sys.argv[2], command="", overwrite=True) as d:
+    for n in range(6):
+        x = np.tanh(2 * x) if str(n) in sys.argv[3:] else np.tanh(x)
+        x = gates.inject(f"out.{n}", d.put(f"out.{n}", x))
+"""
+
+
+@pytest.fixture
+def port(program: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Its own dump, of six tensors, two of which are off."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
+    (program / "port.py").write_text(PORT)
+    line = [sys.executable, str(program / "port.py"), str(program / "own"), "candidate", "2", "4"]
+    subprocess.run(line, check=True, timeout=60)
+    assert list(open_side(program / "own").tensors) == [f"out.{n}" for n in range(6)]
+    return program
+
+
+@pytest.mark.parametrize("place", ["own", pytest.param("{out}", marks=pytest.mark.slow)])
+def test_a_port_keeps_its_own_dump(port: Path, capsys: Captured, place: str) -> None:
+    """Every command that runs it again leaves the folder that it names as it was."""
+    own = port / "own"
+    before = {p.name: p.read_bytes() for p in own.iterdir()}
+    given = str(own) if place == "own" else place
+    line = f"{sys.executable} {port / 'port.py'} {given} candidate 2 4"
+    reference = str(port / "reference")
+    few = ["--only", "out.[12]", "--command", line]  # each run starts Python
+    assert main(["gate", "bisect", reference, *few]) == 1
+    assert "first bad out.2" in capsys.readouterr().out
+    few[-1] = line.removesuffix(" 4")
+    assert main(["gate", "bisect", reference, "--replace", *few]) == 1
+    assert "from where out.2 is replaced" in capsys.readouterr().out
+    assert main(["gate", "isolate", reference, str(own), "--command", line]) == 1
+    one = capsys.readouterr().out
+    assert "2 wrong by itself" in one and "first out.2" in one
+    work = str(port / "work")
+    assert main(["gate", "isolate", reference, str(own), "--prepare", work]) == 0
+    told = {"GATE_INJECT_DIR": f"{work}/in", "GATE_DUMP_DIR": f"{work}/out"}
+    words = line.replace("{out}", f"{work}/out").split()
+    subprocess.run(words, env=os.environ | told, check=True, timeout=60)
+    capsys.readouterr()
+    assert main(["gate", "isolate", reference, str(own), "--from", work]) == 1
+    assert capsys.readouterr().out == one
+    assert {p.name: p.read_bytes() for p in own.iterdir()} == before
+
+
+def test_a_port_that_dumps_no_candidate(port: Path, capsys: Captured) -> None:
+    line = f"{sys.executable} {port / 'port.py'} {port / 'own'} reference"
+    assert main(["gate", "bisect", str(port / "reference"), "--command", line]) == 2
+    error = capsys.readouterr().err
+    assert "the command dumped no candidate but reference" in error
+    assert 'Dump(side="candidate")' in error
+
+
+def test_replaced_blocks_obey_no_environment(
+    dumps: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GATE_DUMP_DIR", str(tmp_path / "elsewhere"))
+    monkeypatch.setenv("GATE_DUMP_ONLY", "none")
+    blocks = ["--blocks", "tests.checks.gates.test_bisect:wrong"]
+    assert main(["gate", "bisect", str(dumps / "reference"), "--replace", *blocks]) == 1
+    assert "2.attn is replaced" in capsys.readouterr().out.splitlines()[-1]
+    assert not (tmp_path / "elsewhere").exists()

@@ -1,5 +1,7 @@
 """`gradsweep gate`: exit codes, lines, JSON, mistakes; nothing half-written."""
 
+import argparse
+import importlib
 import json
 import subprocess
 import sys
@@ -13,6 +15,7 @@ import pytest
 
 from checks import gates
 from checks.cli import main
+from checks.gates.command import COMMANDS
 from tests.checks.gates.sides import TIGHT, normal, write_limits, write_side
 
 X = normal(6, 8)
@@ -246,6 +249,13 @@ def test_an_unfinished_run_and_other_policies_are_noted(folder: Path, capsys: Ca
     assert "inputs equal" in out
 
 
+@pytest.mark.parametrize("name", [n for n in COMMANDS if n not in ("isolate", "bisect")])
+def test_every_argument_says_what_it_is(name: str) -> None:
+    parser = argparse.ArgumentParser()
+    importlib.import_module(f"checks.gates.commands.{name}").arguments(parser)
+    assert [a.dest for a in parser._actions if not a.help] == []
+
+
 def test_usage_errors_exit_with_3(folder: Path, capsys: Captured) -> None:
     assert main(["gate"]) == 3
     for command in (["gate", "compare", "a"], ["gate", "inspect", str(folder), "--onyl", "x"]):
@@ -262,3 +272,69 @@ def test_the_process_exits_so_too(folder: Path) -> None:
         [sys.executable, "-m", "checks", *command], capture_output=True, timeout=60, check=False
     )
     assert done.returncode == 1
+
+
+# --- faults of the gate's own -------------------------------------------------------------------
+
+
+def test_a_crash_does_not_blame_the_candidate(
+    folder: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit code 1 says that the candidate is wrong: a crash says nothing of it."""
+
+    def broken(*_: Any, **__: Any) -> None:
+        raise KeyError("no such \x1b row")
+
+    monkeypatch.setattr("checks.gates.comparison.verdict.compare", broken)
+    monkeypatch.setattr("checks.gates.comparison.several.compare_all", broken)
+    assert run(folder) == 3
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("Traceback") and any("in broken" in line for line in lines)
+    assert lines[-3].startswith("gradsweep gate: internal error: KeyError: ")
+    assert lines[-2].startswith(f"  at {__file__}:")
+    fix = "  nothing is said of the candidate; please report this, with the traceback above"
+    assert lines[-1] == fix and "\x1b" not in lines[-3]
+
+
+def test_a_crash_while_options_are_read(
+    folder: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise RuntimeError("options")
+
+    monkeypatch.setattr("checks.gates.commands.compare.arguments", broken)
+    with pytest.raises(SystemExit) as caught:
+        run(folder)
+    assert caught.value.code == 3
+    assert "internal error: RuntimeError: options" in capsys.readouterr().err
+    monkeypatch.undo()
+    monkeypatch.setattr("checks.gates.command.Parser.parse_known_args", broken)
+    with pytest.raises(SystemExit) as caught:
+        run(folder)
+    assert caught.value.code == 3
+
+
+def test_other_mistakes_are_no_internal_errors(
+    folder: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from autodiff.errors import AutodiffError
+
+    def broken(*_: Any, **__: Any) -> None:
+        raise AutodiffError("a package is missing", "  at x", "  install it")
+
+    monkeypatch.setattr("checks.gates.comparison.verdict.compare", broken)
+    monkeypatch.setattr("checks.gates.comparison.several.compare_all", broken)
+    assert run(folder) == 3
+    assert capsys.readouterr().err.startswith("gradsweep: a package is missing\n  at x")
+
+
+def test_a_module_that_exits_does_not_blame_the_candidate(
+    folder: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "leaving_port.py").write_text("import sys\n\nsys.exit(1)\n")
+    monkeypatch.syspath_prepend(str(folder))
+    reference = str(folder / "reference")
+    assert main(["gate", "isolate", reference, "--blocks", "leaving_port:blocks"]) == 3
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "gradsweep gate: a module that was loaded ended the process with 1"
+    assert lines[1].endswith("leaving_port.py:3") and "__main__" in lines[2]

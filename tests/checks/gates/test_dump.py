@@ -63,10 +63,10 @@ def arrays() -> dict[str, Any]:
         "empty": np.empty((0, 4)),
         "jax": jnp.asarray(x, jnp.bfloat16),
         "torch": torch.from_numpy(x).permute(2, 1, 0),
-        "torch brain": torch.from_numpy(x).to(torch.bfloat16).permute(2, 1, 0),
-        "torch quarter": torch.from_numpy(x).to(torch.float8_e5m2),
-        "torch grad": torch.ones(3, requires_grad=True),
-        "torch conj": torch.from_numpy(x + 1j * x).conj(),
+        "torch.brain": torch.from_numpy(x).to(torch.bfloat16).permute(2, 1, 0),
+        "torch.quarter": torch.from_numpy(x).to(torch.float8_e5m2),
+        "torch.grad": torch.ones(3, requires_grad=True),
+        "torch.conj": torch.from_numpy(x + 1j * x).conj(),
     }
 
 
@@ -373,10 +373,19 @@ def test_an_exception_inside_leaves_the_dump_unfinished(tmp_path: Path) -> None:
 
 def test_wrong_arguments(tmp_path: Path) -> None:
     folder = tmp_path / "d"
-    refused(lambda: gates.Dump(folder, side="", family="toy"), "no tensor name")
-    refused(lambda: gates.Dump(folder, side="a", file_format="pickle"), "'pickle'", "npy")
-    refused(lambda: gates.Dump(folder, side="a", roles={"x": "gates"}), "unknown role 'gates'")
-    with gates.Dump(folder, side="a") as d:
+    refused(lambda: gates.Dump(folder, side="left"), "unknown side 'left'", "candidate, reference")
+    refused(lambda: gates.Dump(folder, side="referense"), "did you mean 'reference'")
+    refused(lambda: gates.Dump(folder, side="candidate", file_format="pickle"), "'pickle'", "npy")
+    refused(lambda: gates.Dump(folder, side="candidate", roles={"x": "gates"}), "unknown role")
+    with gates.Dump(folder, side="candidate") as d:
+        for name, sign in (
+            ("a b", "' '"),
+            ("a,b", "','"),
+            ("a\u2003b", "'\\u2003'"),
+            ("a/b", "'/'"),
+        ):
+            refused(lambda n=name: d.put(n, 1), f"holds {sign}", "use dotted words")
+            refused(lambda n=name: d.input(n, 1), f"holds {sign}")
         refused(lambda: d.put("x", 1, role="main"), "unknown role 'main'", "tensor 'x'")
         refused(lambda: d.put("x", np.zeros((2, 2)), dims="t"), "dims 't' name 1 axes of 2")
         d.put("enc.block.0", np.zeros(1))
@@ -388,7 +397,8 @@ def test_wrong_arguments(tmp_path: Path) -> None:
 
 def test_a_role_pattern_that_matches_nothing_is_an_error(tmp_path: Path) -> None:
     def run() -> None:
-        with gates.Dump(tmp_path / "d", side="a", roles={"attn.prob": "informational"}) as d:
+        roles = {"attn.prob": "informational"}
+        with gates.Dump(tmp_path / "d", side="candidate", roles=roles) as d:
             d.put("attn.probs", np.zeros(1))
 
     refused(run, "'attn.prob' matched no tensor", "did you mean 'attn.probs'?")
@@ -404,3 +414,82 @@ def test_the_package_loads_nothing_heavy() -> None:
     assert {"Dump", "jax_jit", "jax_tap"} <= set(dir(gates))
     with pytest.raises(AttributeError, match="Dumpp"):
         _ = gates.Dumpp
+
+
+# --- the environment ----------------------------------------------------------------------------
+
+
+def put_all(folder: Path, *names: str, **options: Any) -> Path:
+    with gates.Dump(folder, **({"side": "candidate", "overwrite": True} | options)) as d:
+        for name in names:
+            d.put(name, np.arange(3.0))
+    return d.folder
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {p.name: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def names_in(folder: Path) -> list[str]:
+    return list(open_side(folder).tensors)
+
+
+def test_the_environment_decides_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder given is left as it is, to the byte, even where a part alone is asked for."""
+    own, out = put_all(tmp_path / "own", "a", "b"), tmp_path / "work" / "out"
+    before = contents(own)
+    monkeypatch.setenv("GATE_DUMP_DIR", str(out))
+    monkeypatch.setenv("GATE_DUMP_ONLY", "b")
+    assert put_all(own, "a", "b") == out
+    assert names_in(out) == ["b"] and contents(own) == before
+    monkeypatch.setenv("GATE_DUMP_ONLY", "a")
+    assert put_all(own, "a", "b") == out  # the same dump anew, as overwrite=True says
+    assert names_in(out) == ["a"] and contents(own) == before
+    text = "the folder holds"
+    refused(lambda: put_all(own, "a", overwrite=False), text, str(out), "overwrite=True")
+    assert put_all(tmp_path / "plain", "a", "b", environment=False) == tmp_path / "plain"
+    assert names_in(tmp_path / "plain") == ["a", "b"]
+
+
+@pytest.mark.parametrize("order", [("reference", "candidate"), ("candidate", "reference")])
+def test_the_other_side_has_its_own_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: tuple[str, ...]
+) -> None:
+    out = tmp_path / "out"
+    monkeypatch.setenv("GATE_DUMP_DIR", str(out))
+    places = {side: put_all(tmp_path / side, side[0], side=side) for side in order}
+    assert places == {"candidate": out, "reference": out / "reference"}
+    assert put_all(tmp_path / "second", "s", side="reference") == out / "reference.1"
+    assert names_in(out) == ["c"]
+    assert names_in(out / "reference") == ["r"] and names_in(out / "reference.1") == ["s"]
+    assert put_all(tmp_path / "candidate", "d") == out  # a dump anew leaves the other sides'
+    assert names_in(out) == ["d"] and names_in(out / "reference") == ["r"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out"]
+
+
+def test_a_second_candidate_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GATE_DUMP_DIR", str(tmp_path / "out"))
+    put_all(tmp_path / "one", "a")
+    text = f"a second candidate for GATE_DUMP_DIR={tmp_path / 'out'}"
+    fix = "Dump(environment=False)"
+    refused(lambda: put_all(tmp_path / "two", "b"), text, str(tmp_path / "one"), fix)
+    assert names_in(tmp_path / "out") == ["a"]
+
+
+@pytest.mark.parametrize("name", ["GATE_DUMP_ONLY", "GATE_INJECT_DIR"])
+def test_no_dump_is_replaced_by_a_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    own = put_all(tmp_path / "own", "a", "b")
+    before = contents(own)
+    monkeypatch.setenv(name, "a")
+    text = f"{name} is set: the dump that the folder holds would be replaced by"
+    refused(lambda: put_all(own, "a", "b"), text, str(own), f"unset {name}")
+    assert contents(own) == before
+    assert put_all(tmp_path / "new", "a") == tmp_path / "new"  # a new folder loses nothing
+    assert names_in(put_all(own, "c", environment=False)) == ["c"]
+
+
+def test_a_name_in_brackets_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GATE_DUMP_ONLY", "h[0]")
+    assert names_in(put_all(tmp_path / "d", "h[0]", "h0")) == ["h[0]", "h0"]

@@ -113,7 +113,8 @@ def test_what_a_user_sees(run: Any, pytester: pytest.Pytester) -> None:
     assert not any(line.startswith("ok ") for line in text)  # rows that failed alone
     assert "::test_invalid INVALID" in out and "::test_unusable UNUSABLE" in out
     assert "ERROR at call of test_invalid" in out and "ERROR at call of test_unusable" in out
-    assert any(line.startswith("INVALID  the inputs differ: 'x' has hash") for line in text)
+    assert any(line.endswith("GateInvalid: INVALID: the inputs differ: 'x'") for line in text)
+    assert "INVALID  the inputs differ: 'x'" in text
     assert "no such folder or file" in out and "open_side" not in out  # the test's line alone
     assert "::test_without_the_gate FAILED" in out and "::test_check_alone INVALID" in out
     _properties(pytester.path / "junit.xml")

@@ -55,6 +55,8 @@ def guide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.syspath_prepend(str(folder))
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(folder)]))
+        patch.setenv("PATH", os.path.dirname(sys.executable), prepend=os.pathsep)
         seen: list[tuple[str, str, str]] = []
         for language, text in BLOCKS:
             if language == "console":
@@ -149,7 +151,8 @@ MAIN = """
 int main(int argc, char **argv) {
     float x[6] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 2.5f}, y[4] = {-1.0f, 3.0f, 0.25f, 8.0f};
     if (argc < 2) return 2;
-    return dump(argv[1], "enc.in", x, 2, 3) || dump(argv[1], "enc.out", y, 4, 1);
+    return dump_begin(argv[1]) || dump(argv[1], "enc.in", 0, x, 2, 3)
+           || dump(argv[1], "enc.out", 0, y, 4, 1) || decode(argv[1], x, 3);
 }
 """
 
@@ -163,16 +166,23 @@ def test_the_c_function_writes_a_dump(tmp_path: Path) -> None:
     flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-o", str(tmp_path / "dump")]
     subprocess.run([compiler, *flags, str(tmp_path / "dump.c")], check=True, timeout=60)
     (tmp_path / "c").mkdir()
-    subprocess.run([str(tmp_path / "dump"), str(tmp_path / "c")], check=True, timeout=60)
+    for _ in range(2):  # a second run into the folder is no error
+        subprocess.run([str(tmp_path / "dump"), str(tmp_path / "c")], check=True, timeout=60)
     with gates.Dump(tmp_path / "r", side="reference") as d:
         d.put("enc.in", np.arange(6, dtype=np.float32).reshape(2, 3) / 2)
         d.put("enc.out", np.array([[-1], [3], [0.25], [8]], np.float32))
+        for step in range(3):
+            d.put("dec.logits_raw", np.array([[step, step + 0.5]], np.float32))
     exact = {"max_abs": 0.0, "mean_abs": 0.0}
-    limits = write_limits(tmp_path / "t.json", {"enc.in": exact, "enc.out": exact})
+    every = dict.fromkeys(["enc.in", "enc.out", "dec.logits_raw"], exact)
+    limits = write_limits(tmp_path / "t.json", every)
     assert gates.compare(tmp_path / "r", tmp_path / "c", limits).ok
-    assert list(open_side(tmp_path / "c").tensors) == ["enc.in", "enc.out"]
-    missing = subprocess.run([str(tmp_path / "dump"), str(tmp_path / "none")], timeout=60)
+    calls = ["dec.logits_raw", "dec.logits_raw#1", "dec.logits_raw#2"]
+    assert list(open_side(tmp_path / "c").tensors) == ["enc.in", "enc.out", *calls]
+    program = [str(tmp_path / "dump"), str(tmp_path / "none")]
+    missing = subprocess.run(program, timeout=60, capture_output=True, text=True, check=False)
     assert missing.returncode == 1
+    assert missing.stderr == f"{tmp_path / 'none'}/manifest.jsonl: No such file or directory\n"
 
 
 def test_the_files_are_read_as_printed(tmp_path: Path) -> None:
@@ -184,6 +194,12 @@ def test_the_files_are_read_as_printed(tmp_path: Path) -> None:
     rules = read_names(tmp_path / "names.toml")
     assert len(rules.rules["candidate"]) == 2
     assert rules.role("dec.probs", "gate") == "informational"
+
+
+def test_commands_stand_in_the_order_of_the_help() -> None:
+    rows = re.findall(r"^\| (`.*) \| .* \|$", GUIDE.partition("## Commands")[2], re.MULTILINE)
+    named = [word for row in rows for word in re.findall(r"`(\w+) [A-Z-]", row)]
+    assert tuple(named[: len(COMMANDS)]) == COMMANDS
 
 
 def test_commands_fields_and_roles_are_all_named() -> None:

@@ -14,7 +14,7 @@ import autodiff as ad
 from checks import gates
 from checks.cli import main
 from checks.gates.blocks.block import Block
-from checks.gates.blocks.isolated import BlockRow, Isolation, amplification
+from checks.gates.blocks.isolated import OTHER_CODE, BlockRow, Isolation, amplification
 from checks.gates.blocks.isolation import isolate
 from checks.gates.errors import GateError
 from tests.checks.gates import stack
@@ -483,6 +483,33 @@ def test_other_inputs_are_refused(tmp_path: Path) -> None:
     with pytest.raises(GateError, match="the inputs differ: 'tokens'") as error:
         isolate(tmp_path / "r", [Block("x", (), abs)], candidate=tmp_path / "c")
     assert error.value.code == 2
+
+
+def test_blocks_that_did_not_make_the_dump(dumps: Path) -> None:
+    blocks = stack.blocks(W, {"1.mlp": quick_gelu})
+    found = isolate(dumps / "reference", blocks, candidate=dumps / "good", causes=False)
+    assert {r.output: r.note for r in found.rows if r.note} == {"1.mlp": OTHER_CODE}
+    made = isolate(dumps / "reference", blocks, candidate=dumps / "candidate", causes=False)
+    assert not any(r.note for r in made.rows)
+
+
+def test_a_right_output_of_wrong_inputs_says_nothing_of_the_code(tmp_path: Path) -> None:
+    x, y = normal(6, 8), normal(6, 8, seed=1)
+    write_side(tmp_path / "r", {"x": x, "y": y})
+    write_side(tmp_path / "c", {"x": x + 1, "y": y})
+    block = Block("y", ("x",), lambda v: v)
+    (row,) = isolate(tmp_path / "r", [block], candidate=tmp_path / "c", causes=False).rows
+    assert (row.verdict, row.note) == ("own", "")
+
+
+def test_why_there_is_no_total_is_said_once(tmp_path: Path) -> None:
+    x, y, z = normal(6, 8), normal(6, 8, seed=1), normal(6, 8, seed=2)
+    write_side(tmp_path / "r", {"x": x, "y": y, "z": z})
+    write_side(tmp_path / "c", {"x": x})
+    blocks = [Block("y", ("x",), lambda _: y), Block("z", ("y",), lambda _: z)]
+    found = isolate(tmp_path / "r", blocks, candidate=tmp_path / "c")
+    assert found.notes == [f"no total: {tmp_path / 'c'} has no y and 1 more"]
+    assert isolate(tmp_path / "r", blocks).notes == []
 
 
 # --- the command ------------------------------------------------------------------------------

@@ -235,7 +235,10 @@ LINE = {"name": "t", "dtype": "f32", "shape": [5, 7], "file": "t.bin"}
         (json.dumps(LINE | {"dims": "b"}), "name 1 axes of 2"),
         (json.dumps(LINE | {"crc32": "xyz"}), "crc32 is no number"),
         (json.dumps(LINE | {"statistics": {"mean": "a"}}), "mean is no number"),
-        (json.dumps(LINE) + "\n" + json.dumps(LINE), "two tensors are called 't'"),
+        (
+            json.dumps(LINE) + "\n" + json.dumps(LINE),
+            "two tensors are called 't', or the program ran",
+        ),
         ('{"name": "t", "name": "u"}', "'name' stands twice"),
     ],
 )

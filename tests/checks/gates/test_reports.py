@@ -490,7 +490,10 @@ def test_the_page_shows_everything_and_needs_nothing(tmp_path: Path) -> None:
     ):
         assert words in text
     failing = [r for r in result.rows if r.detail is not None]
-    assert text.count('<section class="card">') == len(failing) == 4
+    assert text.count('<details class="card"') == len(failing) == 4
+    assert text.count('<details class="card" open>') == 1  # that of the first alone
+    opened = text.split('<details class="card" open>')[1]
+    assert opened.startswith(f"<summary><b>{failing[0].name}</b>")
     worst = failing[0].detail
     assert worst is not None and f"{worst.worst[0].reference:.9g}" in text
     used = [r for r in result.rows if r.used is not None]
@@ -506,6 +509,39 @@ def test_names_on_the_axis_are_short() -> None:
     assert shortened([]) == []
     (long, _) = shortened(["x" * 20 + "y" * 20, "z"])
     assert long == "x" * 12 + "…" + "y" * 12
+
+
+def test_the_first_failing_tensor_is_always_named() -> None:
+    from checks.gates.reports.charts import Point, depth
+
+    names = [f"a.{n}.b" for n in range(100)]
+    points = [Point(n, 1.0, "t", "bad" if n >= 41 else "") for n in range(100)]
+    plain = depth([("", points)], names, 1.0)
+    assert ">42</text>" in plain and ">41</text>" not in plain
+    text = depth([("", points)], names, 1.0, always={41})
+    assert text.count(">41</text>") == 1 and ">42</text>" not in text
+    assert ">0</text>" in text and ">48</text>" in text
+
+
+def test_a_failing_dot_shows_whose_it_is() -> None:
+    from checks.gates.reports.charts import Point, depth
+
+    points = [Point(0, 0.1, "t", "near"), Point(1, 10.0, "t", "bad")]
+    alone = depth([("", points)], ["a", "b"], 1.0)
+    assert 'class="near"' in alone and 'class="bad"' in alone
+    text = depth([("x", points), ("y", points)], ["a", "b"], 1.0)
+    for n in (0, 1):
+        assert f'class="d{n} ring of-near"' in text and f'class="d{n} ring of-bad"' in text
+    places = {c.split('"')[1] for c in text.split("<circle")[1:]}
+    assert len(places) == 4  # none hides another
+
+
+def test_an_invalid_page_has_a_colour_of_its_own(tmp_path: Path) -> None:
+    limits = write_limits(tmp_path / "t.json", {"a": TIGHT})
+    r, c = (write_side(tmp_path / s, {"a": X}, input_hashes={"x": s}) for s in ("r", "c"))
+    text = page(compare(r, c, limits))
+    assert '<p class="badge void">INVALID</p>' in text and '<p class="problem">' in text
+    assert ".badge.void{color:var(--void)}" in text
 
 
 def test_the_error_stands_on_a_log_axis(tmp_path: Path) -> None:

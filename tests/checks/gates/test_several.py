@@ -14,7 +14,7 @@ from checks import gates
 from checks.cli import main
 from checks.gates.comparison.several import Comparison, compare_all, labels_of
 from checks.gates.errors import GateError
-from checks.gates.reports.terminal import show
+from checks.gates.reports.terminal import show, verdict_of_all
 from tests.checks.gates.sides import TIGHT, normal, write_limits, write_side
 
 X, Y = normal(24, 64), normal(24, 64, seed=1)
@@ -174,8 +174,11 @@ def test_the_command_prints_a_table(tmp_path: Path, capsys: Captured) -> None:
     assert [s for s in lines if s.startswith("candidate ")] == [
         "candidate cpu",
         "candidate gpu",
-    ] * 2
+        "candidate 'cpu': PASS: 2 of 2 contract tensors pass; inputs unknown",
+        "candidate gpu",
+    ]
     at = next(n for n, s in enumerate(lines) if s.startswith("tensor"))
+    assert lines[at - 1].startswith("what each candidate uses of its limit (= equal, 100% just")
     assert lines[at].split() == ["tensor", "cpu", "gpu", "cpu", "-", "gpu"]
     name, cpu, gpu, apart = lines[at + 1].split()
     assert (name, cpu) == ("enc.out", "=") and gpu.endswith("x") and float(apart) > 3
@@ -188,7 +191,13 @@ def test_the_command_prints_a_table(tmp_path: Path, capsys: Captured) -> None:
 def test_the_command_writes_all_of_it(tmp_path: Path, capsys: Captured) -> None:
     file, page = tmp_path / "r.json", tmp_path / "r.html"
     assert command(tmp_path, "--json", file, "--html", page, "--quiet") == 1
-    assert not any(s.startswith("ok ") for s in capsys.readouterr().out.splitlines())
+    lines = capsys.readouterr().out.splitlines()
+    assert not any(s.startswith("ok ") for s in lines)
+    heads = [n for n, s in enumerate(lines) if s.startswith("candidate ")]
+    assert lines[heads[0]] == "candidate gpu" and lines[heads[0] + 1].startswith("FAIL ")
+    assert lines[heads[1]].startswith("candidate 'cpu': PASS: ") and len(heads) == 3
+    assert main(["gate", "report", str(file), "--quiet"]) == 1
+    assert capsys.readouterr().out.splitlines() == lines
     record = json.loads(file.read_text())
     assert (record["exit_code"], record["first"], record["labels"]) == (
         1,
@@ -214,3 +223,25 @@ def test_a_table_too_wide_leaves_out_the_distances(tmp_path: Path) -> None:
         head = next(t for t in out.getvalue().splitlines() if t.startswith("tensor"))
         assert ("gpu0 - gpu1" in head) == there
         assert "gpu3" in head and "…" not in out.getvalue()
+
+
+def test_a_candidate_of_other_inputs_is_not_judged(tmp_path: Path) -> None:
+    def run(bad: tuple[str, ...]) -> Comparison:
+        folder = tmp_path / "-".join(bad)
+        reference = write_side(folder / "reference", GOOD, input_hashes={"x": "1"})
+        off = dict(GOOD, **{"enc.out": 2 * X})
+        paths = [
+            write_side(folder / n, off, input_hashes={"x": "2" if n in bad else "1"})
+            for n in ("cpu", "gpu", "tpu")
+        ]
+        return compare_all(reference, paths, write_limits(folder / "l.json", {"enc.out": TIGHT}))
+
+    one, two = run(("cpu",)), run(("cpu", "tpu"))
+    assert [r.first is None for r in one.results] == [True, False, False]
+    assert one.results[0].answers == () and one.exit_code == 1
+    text = "no: all are off alike at enc.out, their errors correlate (cosine at least 1): the port"
+    assert one.backend.startswith(text) and one.backend.endswith("no valid comparison: cpu")
+    text = "gpu alone could be judged, and is off at enc.out; no valid comparison: cpu, tpu"
+    assert two.backend == text
+    last = verdict_of_all(one)
+    assert last.startswith("FAIL: 0 of 3 candidates pass; cpu INVALID: the inputs differ: 'x'; gpu")

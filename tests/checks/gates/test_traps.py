@@ -206,3 +206,33 @@ def test_a_wrong_crc_is_named(tmp_path: Path) -> None:
     limits = write_limits(tmp_path / "limits.json", {"t": TIGHT})
     with pytest.raises(GateError, match="crc32 .*, not 00000001"):
         compare(tmp_path / "r", tmp_path / "c", limits)
+
+
+def _nan_like(x: Any) -> Any:
+    """NaN of both signs: their bytes are not constant."""
+    return np.where(x > 0, np.float32(np.nan), -np.float32(np.nan)).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: np.full_like(x, np.nan),
+        _nan_like,
+        lambda x: np.full_like(x, -np.inf),
+        lambda x: np.where(x == x, np.nan, x).astype(np.complex64),
+        lambda x: np.where(np.arange(8) < 3, np.nan, 0).astype(np.float32) + 0 * x,
+    ],
+    ids=["nan", "signed", "inf", "complex", "columns"],
+)
+def test_what_a_nan_makes_alike_is_no_reused_buffer(tmp_path: Path, make: Any) -> None:
+    bad = make(X)
+    result = judged(tmp_path, {"a": X, "b": X + 1}, {"a": bad, "b": bad})
+    assert (result.exit_code, result.problems) == (1, ())
+    assert result.first is not None and result.first.name == "a"
+
+
+def test_a_reused_buffer_with_a_nan_in_it_is_one(tmp_path: Path) -> None:
+    bad = X.copy()
+    bad[2, 3] = np.nan
+    result = judged(tmp_path, {"a": X, "b": X + 1}, {"a": bad, "b": bad})
+    assert [p.kind for p in result.problems] == ["reused"]

@@ -1,0 +1,168 @@
+"""What a comparison says beyond its figures: what to do next, other dtypes, other inputs."""
+
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from checks import gates
+from checks.cli import main
+from checks.gates.blocks.block import Block
+from checks.gates.comparison.record import Result
+from checks.gates.comparison.rejudging import rejudge
+from checks.gates.comparison.steps import NEXT
+from checks.gates.reports.junit import junit
+from checks.gates.reports.terminal import to_json, verdict
+from tests.checks.gates.sides import TIGHT, judged, normal, write_limits, write_side
+
+X, Y = normal(24, 64), normal(24, 64, seed=1)
+Captured = pytest.CaptureFixture[str]
+
+
+def steps(result: Result) -> list[str]:
+    return [n for n in result.notes if n.startswith(NEXT)]
+
+
+def many(word: str, count: int) -> dict[str, Any]:
+    return {f"{word}.{n}": normal(4, 5, seed=n) for n in range(count)}
+
+
+# --- names ---
+
+
+def test_names_that_differ_lead_to_suggestions(tmp_path: Path) -> None:
+    ours = many("enc", 5)
+    result = judged(tmp_path, ours, {"enc.0": ours["enc.0"], **many("layers", 3)})
+    sides = f"{tmp_path / 'reference'} {tmp_path / 'candidate'}"
+    text = "4 contract tensors are missing on the candidate, 3 others are there"
+    assert steps(result) == [f"next: gradsweep gate names {sides} --suggest ({text})"]
+
+
+def test_names_that_differ_on_the_reference(tmp_path: Path) -> None:
+    limits = dict.fromkeys(many("layers", 3), TIGHT)
+    result = judged(tmp_path, many("enc", 1), many("layers", 3), limits)
+    assert result.exit_code == 2
+    (text,) = steps(result)
+    assert text.endswith("(3 contract tensors are missing on the reference, 1 other is there)")
+
+
+def test_a_few_missing_tensors_are_no_other_names(tmp_path: Path) -> None:
+    ours = many("enc", 5)
+    theirs = {k: v for k, v in ours.items() if k != "enc.4"}
+    assert steps(judged(tmp_path / "a", ours, theirs | many("new", 3))) == []
+    assert steps(judged(tmp_path / "b", ours, {"enc.0": ours["enc.0"]})) == []  # no others
+
+
+# --- isolate ---
+
+
+def test_what_is_unclassified_leads_to_isolate(tmp_path: Path, capsys: Captured) -> None:
+    r = write_side(tmp_path / "r s", {"a": X, "b": Y})
+    c = write_side(tmp_path / "c", {"a": X, "b": normal(24, 64, seed=9)})
+    limits = write_limits(tmp_path / "limits.json", {"a": TIGHT, "b": TIGHT})
+    assert main(["gate", "compare", str(r), str(c), "--tolerances", str(limits)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    at = next(n for n, s in enumerate(lines) if s.startswith("FAIL: "))
+    command = f"next: gradsweep gate isolate '{r}' {c} --blocks MODULE:NAME"
+    assert lines[at + 1] == f"{command} (give each Block its weights)"
+    blocks = [Block("b", ("a",), lambda x: x)]
+    assert steps(gates.compare(r, c, limits, blocks=blocks)) == []
+
+
+def test_a_cause_is_enough_and_a_place_is_not(tmp_path: Path) -> None:
+    assert steps(judged(tmp_path / "a", {"a": X}, {"a": 2 * X})) == []
+    later = X.copy()
+    later[1:] = normal(23, 64, seed=9)
+    result = judged(tmp_path / "b", {"a": X}, {"a": later})
+    assert result.cause is not None and result.cause.name == "after the first"
+    assert len(steps(result)) == 1
+    assert steps(judged(tmp_path / "c", {"a": X, "b": Y}, {"a": X})) == []  # missing
+
+
+def test_derivatives_are_isolated_backward(tmp_path: Path) -> None:
+    (text,) = steps(judged(tmp_path, {"grad.a": X}, {"grad.a": Y}))
+    assert " --blocks MODULE:NAME --backward (" in text
+
+
+def test_steps_are_found_anew_by_rejudging(tmp_path: Path) -> None:
+    result = judged(tmp_path, {"a": X, "b": Y}, {"a": X, "b": normal(24, 64, seed=9)})
+    (tmp_path / "r.json").write_text(to_json(result))
+    wide = write_limits(tmp_path / "wide.json", {"a": TIGHT, "b": {"max_abs": 9, "mean_abs": 9}})
+    assert len(steps(result)) == 1
+    again = rejudge(tmp_path / "r.json", wide)
+    assert isinstance(again, Result) and again.ok and steps(again) == []
+    same = rejudge(tmp_path / "r.json", tmp_path / "limits.json")
+    assert isinstance(same, Result) and steps(same) == steps(result)
+
+
+# --- dtypes ---
+
+
+def test_other_dtypes_are_noted(tmp_path: Path) -> None:
+    wide = {"a": X.astype(np.float64), "b": Y.astype(np.float64), "c": X}
+    result = judged(tmp_path, {"a": X, "b": Y, "c": X}, wide)
+    assert result.ok
+    assert result.notes == ("2 tensors are float64 on the candidate, float32 on the reference",)
+
+
+# --- the ladder ---
+
+
+def test_an_error_above_the_ladder_is_called_neither_noise_nor_systematic(tmp_path: Path) -> None:
+    for n, wrong in enumerate((normal(24, 64, seed=9), 3 * X + Y)):
+        text = judged(tmp_path / str(n), {"a": X}, {"a": wrong}).answers[3].text
+        assert text.endswith(": above what any precision of one product explains")
+    near = (X + 1e-3 * Y).astype(np.float32)
+    assert "; noise-like (eta " in judged(tmp_path / "n", {"a": X}, {"a": near}).answers[3].text
+
+
+# --- inputs that differ ---
+
+
+def other_inputs(tmp_path: Path) -> tuple[Path, Path, Path]:
+    r = write_side(tmp_path / "r", {"a": X, "b": Y}, input_hashes={"tokens": "1"})
+    c = write_side(tmp_path / "c", {"a": 2 * X, "b": Y}, input_hashes={"tokens": "2"})
+    return r, c, write_limits(tmp_path / "limits.json", {"a": TIGHT, "b": TIGHT})
+
+
+def test_other_inputs_tell_nothing_of_the_candidate(tmp_path: Path) -> None:
+    result = gates.compare(*other_inputs(tmp_path))
+    assert (result.exit_code, result.first, result.cause, result.answers) == (2, None, None, ())
+    assert [r.cause for r in result.rows] == [None, None] and result.notes == ()
+    assert verdict(result) == "INVALID: the inputs differ: 'tokens'"
+    (problem,) = result.problems
+    assert "r/run.json, hash 1, and " in problem.where and problem.where.endswith("json, hash 2")
+    assert result.to_record()["cause"] is None
+
+
+def test_other_inputs_are_told_before_the_rows(tmp_path: Path, capsys: Captured) -> None:
+    r, c, limits = map(str, other_inputs(tmp_path))
+    file = tmp_path / "r.json"
+    assert main(["gate", "compare", r, c, "--tolerances", limits, "--json", str(file)]) == 2
+    out = capsys.readouterr().out
+    lines = out.splitlines()
+    assert lines[0] == "INVALID  the inputs differ: 'tokens'"
+    assert [s.split()[:2] for s in lines[3:5]] == [["FAIL", "a"], ["ok", "b"]]
+    assert lines[5:] == ["INVALID: the inputs differ: 'tokens'"]
+    assert main(["gate", "report", str(file)]) == 2
+    assert capsys.readouterr().out == out
+    with pytest.raises(gates.GateInvalid) as error:
+        gates.check(r, c, limits)
+    lines = str(error.value).splitlines()
+    assert lines[0] == "INVALID: the inputs differ: 'tokens'"
+    assert lines[2].startswith("INVALID  the inputs") and lines[5].startswith("FAIL ")
+
+
+def test_other_inputs_in_junit(tmp_path: Path) -> None:
+    (suite,) = ET.fromstring(junit(gates.compare(*other_inputs(tmp_path))))
+    counts = {k: suite.get(k) for k in ("tests", "failures", "errors", "skipped")}
+    assert counts == {"tests": "3", "failures": "0", "errors": "1", "skipped": "1"}
+    assert suite.find("testcase/error").get("message") == "the inputs differ: 'tokens'"  # type: ignore[union-attr]
+
+
+def test_other_problems_are_told_in_the_headline(tmp_path: Path) -> None:
+    result = judged(tmp_path, {"a": X, "b": Y}, {"a": X, "b": X})
+    start = "INVALID: 'a' and 'b' hold the same bytes on one side and differ on the other; 1 of 2 "
+    assert verdict(result).startswith(start)
