@@ -197,7 +197,10 @@ def _differences(target: Target, groups: Columns, direction: Array, step: float)
     """Central differences `(m, groups)`, point by point so that the rest is not batched."""
     results = sum(y.size for y in target.centre)
     made = np.empty((results, len(groups)))
-    first_of, last_of = (np.array([g[i] for g in groups]) for i in (0, -1))
+    lengths = np.array([len(g) for g in groups], int)
+    flat = np.concatenate([*groups, np.zeros(0, int)])
+    ends = np.cumsum(lengths)
+    first_of, last_of = flat[ends - lengths], flat[ends - 1]
     start = 0
     for k, x in enumerate(target.points):
         within = start + x.size
@@ -205,12 +208,14 @@ def _differences(target: Target, groups: Columns, direction: Array, step: float)
         alone = inside[last_of[inside] < within]
         rows = max(1, CHUNK_BYTES // max(x.nbytes + 8 * results, 1))
         evaluate = _evaluator(target, k, min(rows, len(alone)))
+        many = np.repeat(wide(x).reshape(1, -1), min(rows, len(alone)), axis=0)
         for first in range(0, len(alone), rows):
             chunk = alone[first : first + rows]
-            row = np.repeat(np.arange(len(chunk)), [len(groups[j]) for j in chunk])
-            column = np.concatenate([groups[j] for j in chunk]) - start
+            row = np.repeat(np.arange(len(chunk)), lengths[chunk])
+            inner = np.arange(len(row)) - np.repeat(np.cumsum(lengths[chunk]), lengths[chunk])
+            column = flat[np.repeat(ends[chunk], lengths[chunk]) + inner] - start
             move = direction[start:within], step
-            made[:, chunk] = _chunk(target, k, (row, column), move, evaluate)
+            made[:, chunk] = _chunk(target, many[: len(chunk)], k, (row, column), move, evaluate)
         for j in np.setdiff1d(inside, alone):
             made[:, j] = _apart(target, groups[j], direction, step)
         start = within
@@ -222,23 +227,22 @@ Evaluate = Callable[[Array], Array]
 
 def _chunk(
     target: Target,
+    many: Array,
     k: int,
     places: tuple[Array, Array],
     move: tuple[Array, float],
     evaluate: Evaluate,
 ) -> Array:
     """The differences of groups inside one point (row, entry), in one batched call where there is
-    a vmap.
+    a vmap. `many` holds the point in each row, before and after: new memory would cost more.
     """
     (rows, columns), (direction, step) = places, move
-    x = target.points[k]
-    base, count = wide(x).ravel(), int(rows[-1]) + 1
-    many = np.empty((count, x.size), base.dtype)
-    many[:] = base
-    moved, sides = base[columns], []
+    x, count = target.points[k], len(many)
+    moved, sides = many[rows, columns], []
     for sign in (1.0, -1.0):
         many[rows, columns] = moved + sign * step * direction[columns]
         sides.append(evaluate(np.asarray(many.reshape(count, *x.shape), x.dtype)))
+    many[rows, columns] = moved
     target.tally.calls += 2 * count
     return np.asarray((sides[0] - sides[1]).T / (2 * step))
 
