@@ -23,7 +23,10 @@ def _import_everything() -> None:
     """Import the project before any test does: pytest's own `pytester` forgets what its runs
     import, and a module imported twice has two of each table and cache.
     """
-    heavy = ("autodiff.lower.rules_", "checks.gradients.frameworks.", "checks.gates.capture_")
+    heavy = (
+        *("autodiff.lower.rules_", "checks.gradients.frameworks."),
+        "checks.gates.capture.torch_modules",
+    )
     for package in ("autodiff", "catalogue", "checks"):
         path = importlib.import_module(package).__path__
         for module in pkgutil.walk_packages(path, f"{package}."):

@@ -5,17 +5,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-import torch
-from torch import nn
 
 import autodiff as ad
 from checks import gates
-from checks.gates.capture.torch_modules import matched, picked, reach
 from checks.gates.comparison.record import Result
 from checks.gates.errors import GateError
 from checks.gates.formats.manifest import Statistics
 from checks.gates.formats.readers import open_side
 from checks.gates.limits.contract import Contract, provisional, write_contract
+
+pytest.importorskip("torch", reason="PyTorch is not installed")
+import torch
+from torch import nn
+
+from checks.gates.capture.torch_modules import matched, picked, reach
 
 HEADS, WIDTH, BLOCKS, WORDS = 2, 8, 5, 11
 
