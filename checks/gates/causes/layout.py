@@ -34,13 +34,15 @@ def _same_values(case: Case) -> bool:
     return case.left(np.sort(case.c, axis=None), np.sort(case.r, axis=None)) is not None
 
 
+def _orders(case: Case) -> Iterator[tuple[int, ...]]:
+    """Every other order of the reference's axes, where they are not too many to try."""
+    count = case.r.ndim
+    if count <= _MOST_AXES:
+        yield from itertools.islice(itertools.permutations(range(count)), 1, None)
+
+
 def _axes(case: Case) -> Cause | None:
-    shape = case.r.shape
-    if len(shape) > _MOST_AXES:
-        return None
-    for order in itertools.permutations(range(len(shape))):
-        if order == tuple(range(len(shape))):
-            continue
+    for order in _orders(case):
         turned = case.c.transpose(order)
         text = f"equals the reference once its axes are permuted by {order}"
         if found := case.cause("transposed", text, turned):
@@ -51,11 +53,7 @@ def _axes(case: Case) -> Cause | None:
 def _reread(case: Case) -> Cause | None:
     """The bytes of a permuted array, read under the shape of the other."""
     shape = case.r.shape
-    if len(shape) > _MOST_AXES:
-        return None
-    for order in itertools.permutations(range(len(shape))):
-        if order == tuple(range(len(shape))):
-            continue
+    for order in _orders(case):
         stored = tuple(shape[n] for n in order)
         back = case.c.reshape(stored).transpose(np.argsort(order))
         text = f"its values are laid out as {list(stored)}: axes permuted by {order}, shape kept"

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from checks.gates.commands.compare import both, limits
 from checks.gates.errors import GateError
 
 if TYPE_CHECKING:
@@ -17,8 +18,7 @@ HELP = "where a candidate goes from good to bad, by running it again"
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    command.add_argument("reference", type=Path, metavar="REFERENCE")
-    command.add_argument("candidate", type=Path, nargs="?", metavar="CANDIDATE")
+    both(command, optional=True)
     command.add_argument(
         "--command",
         metavar="CMD",
@@ -34,7 +34,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--check", metavar="CMD", help="with --replace: judges {out}: 0 good, 1 bad"
     )
-    command.add_argument("--tolerances", type=Path, metavar="FILE")
+    limits(command, required=False)
     command.add_argument("--names", type=Path, metavar="FILE", help="rules for names (names.toml)")
     command.add_argument("--only", metavar="GLOB", help="only these names")
     command.add_argument("--work", type=Path, metavar="DIR", help="keep the runs' folders there")

@@ -40,7 +40,9 @@ def arguments(command: argparse.ArgumentParser) -> None:
     written(command)
 
 
-def both(command: argparse.ArgumentParser, *, several: bool = False) -> None:
+def both(
+    command: argparse.ArgumentParser, *, several: bool = False, optional: bool = False
+) -> None:
     """Declare the two sides."""
     command.add_argument(
         "reference",
@@ -52,15 +54,21 @@ def both(command: argparse.ArgumentParser, *, several: bool = False) -> None:
         text = "dump of the port; several, such as one for each backend, stand side by side"
         command.add_argument("candidates", type=Path, metavar="CANDIDATE", nargs="+", help=text)
     else:
-        command.add_argument("candidate", type=Path, metavar="CANDIDATE", help="dump of the port")
+        command.add_argument(
+            "candidate",
+            type=Path,
+            metavar="CANDIDATE",
+            nargs="?" if optional else None,
+            help="dump of the port",
+        )
 
 
-def limits(command: argparse.ArgumentParser) -> None:
+def limits(command: argparse.ArgumentParser, *, required: bool = True) -> None:
     """Declare the tolerance file."""
     command.add_argument(
         "--tolerances",
         type=Path,
-        required=True,
+        required=required,
         metavar="FILE",
         help="JSON of max_abs and mean_abs by tensor (`gradsweep gate init` writes a first one)",
     )

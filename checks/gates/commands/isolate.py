@@ -5,6 +5,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from checks.gates.commands.compare import both, limits
 from checks.gates.errors import GateError
 
 if TYPE_CHECKING:
@@ -15,8 +16,7 @@ HELP = "each block of a candidate on the reference's inputs"
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    command.add_argument("reference", type=Path, metavar="REFERENCE")
-    command.add_argument("candidate", type=Path, nargs="?", metavar="CANDIDATE")
+    both(command, optional=True)
     command.add_argument(
         "--blocks", metavar="MODULE:NAME", help="a function that returns the candidate's blocks"
     )
@@ -32,7 +32,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--from", type=Path, dest="source", metavar="DIR", help="read what a candidate wrote there"
     )
-    command.add_argument("--tolerances", type=Path, metavar="FILE")
+    limits(command, required=False)
     command.add_argument("--names", type=Path, metavar="FILE", help="rules for names (names.toml)")
     command.add_argument("--backward", action="store_true", help="the blocks' derivatives too")
     command.add_argument("--framework", metavar="NAME", help="of the blocks: numpy, jax or torch")

@@ -249,7 +249,7 @@ def test_an_unfinished_run_and_other_policies_are_noted(folder: Path, capsys: Ca
     assert "inputs equal" in out
 
 
-@pytest.mark.parametrize("name", [n for n in COMMANDS if n not in ("isolate", "bisect")])
+@pytest.mark.parametrize("name", COMMANDS)
 def test_every_argument_says_what_it_is(name: str) -> None:
     parser = argparse.ArgumentParser()
     importlib.import_module(f"checks.gates.commands.{name}").arguments(parser)

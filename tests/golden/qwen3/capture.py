@@ -9,7 +9,6 @@ nn.Linear rounds its input to bfloat16 and sums in float32, and the rest is floa
 import argparse
 import contextlib
 import importlib
-import importlib.util
 import itertools
 import tempfile
 from collections.abc import Iterator
@@ -33,6 +32,7 @@ from checks.ports.qwen3_config import (
     flat,
     random_weights,
 )
+from tests.golden.needed import torch_for
 from tests.golden.packed import packed
 
 HERE = Path(__file__).parent
@@ -57,15 +57,7 @@ STEPS = {"dec.gen.block.{N}.out": LAYER, "dec.gen.logits_raw": "lm_head"}
 
 def needed() -> Any:
     """PyTorch, where it and transformers are installed."""
-    for name in ("torch", "transformers"):
-        if importlib.util.find_spec(name) is None:
-            fix = "pip install 'gradsweep[torch]' 'transformers>=5.24'"
-            raise gates.GateError(f"needs the package {name}", "qwen3/capture.py", fix)
-    import torch
-
-    torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
-    return torch
+    return torch_for("qwen3/capture.py")
 
 
 def reference(weights: Weights, config: Config, policy: str, order: int | None = None) -> Any:

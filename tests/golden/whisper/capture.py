@@ -8,7 +8,6 @@ rounds its input to bfloat16 and sums in float32, and the rest is float32: the p
 """
 
 import argparse
-import importlib.util
 import inspect
 import tempfile
 from collections.abc import Mapping
@@ -21,6 +20,7 @@ from checks.gates.formats.manifest import MANIFEST, Tensor
 from checks.ports.policy import BF16, BF16_POLICY, rounded, wide
 from checks.ports.whisper import SEED, TINY, example, random_weights
 from checks.ports.whisper_config import AUDIO, TEXT, Config, Example, Weights
+from tests.golden.needed import torch_for
 from tests.golden.packed import packed
 
 HERE = Path(__file__).parent
@@ -73,15 +73,7 @@ STEPS = {
 
 def needed() -> Any:
     """PyTorch, where it and transformers are installed."""
-    for name in ("torch", "transformers"):
-        if importlib.util.find_spec(name) is None:
-            fix = "pip install 'gradsweep[torch]' 'transformers>=5.24'"
-            raise gates.GateError(f"needs the package {name}", "whisper/capture.py", fix)
-    import torch
-
-    torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
-    return torch
+    return torch_for("whisper/capture.py")
 
 
 def reference(weights: Weights, config: Config) -> Any:
