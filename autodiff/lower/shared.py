@@ -13,7 +13,8 @@ from autodiff.lower.options import portable
 
 LONG = frozenset(
     "bessel_iv bessel_ive bessel_jv beta_density betainc betainc_ab gamma_density igamma igamma_a "
-    "igammac polygamma trigamma zeta zeta_s expm expm_frechet minors minors_along".split()
+    "igammac polygamma trigamma zeta zeta_s expm expm_frechet minors minors_along norm_scale "
+    "rng_bits".split()
 )
 
 

@@ -3,7 +3,8 @@
 from checks.devices.batch import DeviceError, run_batch, why_unavailable
 from checks.devices.environment import cache_folder, doctor, doctor_lines, prepare_environment
 from checks.devices.interpreted import Emitted
-from checks.devices.modules import Lowered, run_modules, run_twice
+from checks.devices.joined import run_joined
+from checks.devices.modules import Lowered, run_modules
 
 __all__ = [
     "DeviceError",
@@ -14,7 +15,7 @@ __all__ = [
     "doctor_lines",
     "prepare_environment",
     "run_batch",
+    "run_joined",
     "run_modules",
-    "run_twice",
     "why_unavailable",
 ]

@@ -5,9 +5,11 @@ lowering. Programs that are equal share a function; the module is run once for e
 arguments. What `kept` holds is neither lowered nor compiled again, but it is run.
 """
 
+import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,10 +31,13 @@ CHUNK = 24
 
 @dataclasses.dataclass(frozen=True)
 class Lowered:
-    """What one program gave: its text's verdict and results, and the device's results."""
+    """What one program gave: its text's verdict and results, the device's results, and (where they
+    were asked for) those of a second load of the same code.
+    """
 
     emitted: Emitted | Exception
     device: Outcome
+    again: Outcome | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,67 +58,62 @@ class Module:
 
 
 def run_modules(
-    cases: Sequence[Case], device: str, precision: str, *, chunk: int = CHUNK
+    cases: Sequence[Case],
+    device: str,
+    precision: str,
+    twice: Sequence[bool] | None = None,
+    *,
+    chunk: int = CHUNK,
 ) -> list[Lowered]:
     """Lower programs to StableHLO, `chunk` of them as functions of one module; verify the text,
     run it by the reference interpreter, and run the compiled module on the device.
 
-    Arguments: programs with their flat arguments; a JAX device profile; "float32" or "float64".
+    Arguments: programs with their flat arguments; a JAX device profile; "float32" or "float64";
+    which of the cases are wanted from a second load of their module too (none by default).
     Returns per case what the interpreter and the device gave, or the exceptions they ended with. A
     module that fails is halved until the programs at fault are alone.
     """
+    wanted = [False] * len(cases) if twice is None else list(twice)
     found: list[Lowered] = []
     for start in range(0, len(cases), chunk):
-        found += _halving(_together, list(cases[start : start + chunk]), device, precision)
+        part = slice(start, start + chunk)
+        found += _halving(list(cases[part]), wanted[part], device, precision)
     return found
 
 
-def run_twice(
-    cases: Sequence[Case], device: str, precision: str, *, chunk: int = CHUNK
-) -> list[tuple[Array, ...] | Exception]:
-    """Results of each program, then those of a second load of the same module, in one tuple."""
-    found: list[Any] = []
-    for start in range(0, len(cases), chunk):
-        found += _halving(_twice, list(cases[start : start + chunk]), device, precision)
-    return found
-
-
-def _halving(run: Any, cases: list[Case], device: str, precision: str) -> list[Any]:
+def _halving(cases: list[Case], twice: list[bool], device: str, precision: str) -> list[Lowered]:
     """Outcomes of cases run together; halved where that fails."""
     try:
-        return list(run(cases, device, precision))
+        return _together(cases, twice, device, precision)
     except Exception as error:  # any backend's error: halving finds whose it is
         if len(cases) == 1:
-            return [Lowered(error, error) if run is _together else error]
+            return [Lowered(error, error, error if twice[0] else None)]
     middle = len(cases) // 2
-    first = _halving(run, cases[:middle], device, precision)
-    return first + _halving(run, cases[middle:], device, precision)
+    first = _halving(cases[:middle], twice[:middle], device, precision)
+    return first + _halving(cases[middle:], twice[middle:], device, precision)
 
 
-def _together(cases: list[Case], device: str, precision: str) -> list[Lowered]:
+def _together(cases: list[Case], twice: list[bool], device: str, precision: str) -> list[Lowered]:
     programs, places = _distinct(cases)
     module = build(programs, device, precision)
     arguments = [arguments_of(case, precision) for case in cases]
-    ran = _run(module.load(), len(programs), module.failed, places, arguments)
+
+    def ran() -> dict[int, Outcome]:
+        results = _run(module.load(), len(programs), module.failed, places, arguments)
+        failed = {i: module.failed[p] for i, p in enumerate(places) if p in module.failed}
+        return {**results, **failed}
+
+    first = ran()
+    second = ran() if any(twice) else {}
     able = [i for i, place in enumerate(places) if place not in module.failed]
     calls = [(f"case{places[i]}", arguments[i]) for i in able]
     emitted = dict(zip(able, interpret(module.functions, calls, module.key), strict=True))
     return [
-        Lowered(emitted[i], ran[i])
-        if i in emitted
-        else Lowered(module.failed[place], module.failed[place])
-        for i, place in enumerate(places)
-    ]
-
-
-def _twice(cases: list[Case], device: str, precision: str) -> list[Outcome]:
-    programs, places = _distinct(cases)
-    module = build(programs, device, precision)
-    arguments = [arguments_of(case, precision) for case in cases]
-    loads = [module.load() for _ in range(2)]
-    runs = [_run(load, len(programs), module.failed, places, arguments) for load in loads]
-    return [
-        module.failed[place] if place in module.failed else (*runs[0][i], *runs[1][i])
+        Lowered(
+            emitted[i] if i in emitted else module.failed[place],
+            first[i],
+            second[i] if twice[i] else None,
+        )
         for i, place in enumerate(places)
     ]
 
@@ -186,7 +186,8 @@ def _built(programs: Sequence[Program], precision: str, place: Any, key: str | N
     with jax.enable_x64(wide or jax.config.jax_enable_x64), jax.default_device(place):
         lowered = _lowered(programs, precision, failed)
         functions = mlir.functions(str(lowered.as_text()))
-        compiled = _compiled(lowered)
+        with _uncached() if key is not None and kept.folder() else contextlib.nullcontext():
+            compiled = _compiled(lowered)
     data = serialize(compiled)
     kept.save(key, (functions, sorted(failed), data))
     return Module(key, functions, failed, _loads(compiled, data, place))
@@ -242,6 +243,20 @@ def _named(program: Program, precision: str, name: str) -> Any:
 
     function.__name__ = function.__qualname__ = name
     return jax.jit(function, keep_unused=True)
+
+
+@contextlib.contextmanager
+def _uncached() -> Iterator[None]:
+    """Compiling without JAX's own cache, which would write a second copy of what is kept here."""
+    import jax
+
+    name = "jax_persistent_cache_min_compile_time_secs"
+    before = jax.config.jax_persistent_cache_min_compile_time_secs
+    jax.config.update(name, math.inf)
+    try:
+        yield
+    finally:
+        jax.config.update(name, before)
 
 
 def _compiled(lowered: Any) -> Any:

@@ -15,15 +15,18 @@ from checks.surfaces.base import Surface, at_float32, define, ordinary, rounded
 Array = np.ndarray[Any, Any]
 PRECISION = {"float32": "float32", "float64": "float64"}
 WIDE = {"f64", "complex<f64>"}
-OPS_IN_CHUNK, OPS_IN_CHUNK_SELF = 12, 24
+OPS_IN_CHUNK = 12
 DEVICE = "jax-cpu"
 KEPT = 4000
 Case = tuple[Program, Sequence[Any]]
 
 
 def case(subject: Subject, dtype: str) -> tuple[Program, list[Array]]:
-    """The subject's program of values and derivatives, with arguments of the dtype's values."""
-    program, args = subject.road
+    """The subject's program of values and derivatives, with arguments of the dtype's values.
+
+    Derivatives come with equal computations done once: each would be lowered and compiled.
+    """
+    program, args = subject.shared if subject.thorough else subject.road
     return program, rounded(args) if dtype == "float32" else list(args)
 
 
@@ -64,10 +67,9 @@ class Store:
 
     def __init__(
         self,
-        run: Callable[[Sequence[Case], str], Sequence[Any]],
-        of: Callable[[Subject, str], Case] = case,
+        run: Callable[[Sequence[Case], Sequence[Subject], str], Sequence[Any]],
     ) -> None:
-        self.run, self.of = run, of
+        self.run = run
         self.done: collections.OrderedDict[tuple[int, str], tuple[Subject, Any]] = (
             collections.OrderedDict()
         )
@@ -79,12 +81,12 @@ class Store:
             if (id(s), dtype) in self.done:
                 continue
             try:
-                cases.append(self.of(s, dtype))
+                cases.append(case(s, dtype))
                 kept.append(s)
             except Exception as error:
                 self.done[id(s), dtype] = (s, error)
         if cases:
-            for s, outcome in zip(kept, self.run(cases, dtype), strict=True):
+            for s, outcome in zip(kept, self.run(cases, kept, dtype), strict=True):
                 self.done[id(s), dtype] = (s, outcome)
         while len(self.done) > KEPT:
             self.done.popitem(last=False)
@@ -99,10 +101,11 @@ class Store:
         return found
 
 
-def _run(cases: Sequence[Case], dtype: str) -> Sequence[Any]:
-    from checks.devices.modules import run_modules
+def _run(cases: Sequence[Case], subjects: Sequence[Subject], dtype: str) -> Sequence[Any]:
+    from checks.devices.joined import run_joined
 
-    return run_modules(cases, DEVICE, dtype)
+    twice = [dtype == "float32" and s.first for s in subjects]
+    return run_joined(cases, DEVICE, dtype, twice)
 
 
 _modules = Store(_run)
@@ -198,25 +201,13 @@ def _self_claims(subject: Subject) -> bool:
     return at_float32(subject) and subject.first
 
 
-def _first_case(subject: Subject, dtype: str) -> Case:
-    del dtype
-    return subject.program, rounded(subject.leaves)
-
-
-def _run_self(cases: Sequence[Case], dtype: str) -> Sequence[Any]:
-    from checks.devices.modules import run_twice
-
-    return run_twice(cases, DEVICE, dtype)
-
-
-_selves = Store(_run_self, _first_case)
-
-
 def _check_self(subject: Subject, dtype: str, judge: Judge) -> None:
     """Two loads of the same module, each run once."""
-    both = _selves.outcome(subject, dtype)
-    half = len(both) // 2
-    for i, (got, want) in enumerate(zip(both[:half], both[half:], strict=True)):
+    again = _modules.outcome(subject, dtype).again
+    if isinstance(again, Exception):
+        raise again
+    first = _device_results(subject, dtype)
+    for i, (got, want) in enumerate(zip(again, first, strict=True)):
         judge.compare(f"second load, result {i}", got, want, equal_nan=True)
 
 
@@ -227,8 +218,9 @@ define(
         ("float32",),
         _self_claims,
         _check_self,
-        prepare=_selves.prepare,
+        prepare=_modules.prepare,
         needs=("jax",),
-        chunk=OPS_IN_CHUNK_SELF,
+        chunk=OPS_IN_CHUNK,
+        group="modules_float32",
     )
 )

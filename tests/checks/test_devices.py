@@ -19,7 +19,7 @@ from autodiff.op import Op
 from autodiff.precision import dot_general
 from autodiff.rounding import PrecisionError
 from autodiff.trace import bind
-from checks import devices
+from checks import check_function, devices
 from checks.cli import main
 from checks.devices import DeviceError, Emitted, batch, environment, interpreted, kept, modules
 from checks.power.inject import mutated
@@ -28,7 +28,6 @@ pytest.importorskip("jax")
 
 run_batch: Any = devices.run_batch
 run_modules: Any = devices.run_modules
-run_twice: Any = devices.run_twice
 ROOT = Path(__file__).resolve().parents[2]
 FUNCTIONS = (np.exp, np.tanh, lambda x: np.sum(x * x), lambda x: np.log1p(x * x) / (1 + x * x))
 
@@ -246,12 +245,33 @@ def test_what_ends_the_interpreter_leaves_the_others_alone(monkeypatch):
         np.testing.assert_allclose(results[i].emitted.results[0], want, rtol=1e-13)
 
 
-def test_two_loads_are_run():
+def test_two_loads_are_run_where_they_are_asked_for(monkeypatch):
     given = cases(3)
-    for (_, args), got in zip(given, run_twice(given, "jax-cpu", "float32"), strict=True):
-        assert len(got) == 2 and got[0] is not got[1]
-        assert got[0].tobytes() == got[1].tobytes() and got[0].dtype == np.float32
-        assert len(args) == 1
+    loads, calling = [], modules._calling
+    monkeypatch.setattr(modules, "_calling", lambda *a: loads.append(1) or calling(*a))
+    found = run_modules(given, "jax-cpu", "float32", [True, False, True])
+    assert len(loads) == 2 and found[1].again is None
+    for got in (found[0], found[2]):
+        assert got.again[0] is not got.device[0]
+        assert got.again[0].tobytes() == got.device[0].tobytes()
+        assert got.again[0].dtype == np.float32
+
+
+def test_a_second_load_that_differs_is_a_finding(monkeypatch):
+    calls, ran = [], modules._run
+
+    def second_is_off(*a):
+        calls.append(1)
+        return {i: tuple(v + len(calls) - 1 for v in r) for i, r in ran(*a).items()}
+
+    monkeypatch.setattr(modules, "_run", second_is_off)
+    (row,) = check_function(np.exp, np.ones(3), surfaces=["device_self"])
+    assert row.status == "fail" and "second load, result 0" in row.message
+
+
+def test_a_program_that_fails_fails_in_both_loads():
+    (got,) = run_modules([without_lowering()], "jax-cpu", "float32", [True])
+    assert all(isinstance(v, LoweringError) for v in (got.emitted, got.device, got.again))
 
 
 # --- what is kept --------------------------------------------------------------------------
@@ -294,6 +314,22 @@ print(got.device[0].tolist())
 def test_kept_code_that_calls_a_library_runs_in_a_process_that_lowered_nothing(tmp_path):
     for _ in range(2):
         assert run(FACTORISED, GRADSWEEP_CACHE=str(tmp_path)) == "[[2.0, 0.0], [1.0, 2.0]]\n"
+
+
+ONCE = """
+from checks.devices.environment import prepare_environment
+prepare_environment()
+import jax, numpy as np, autodiff as ad
+from checks.devices import kept, modules
+x = np.ones(2)
+modules.run_modules([(ad.trace(np.exp, x), [x])], "jax-cpu", "float64")
+print(sorted(p.name for p in kept.folder().parent.iterdir()))
+print(jax.config.jax_persistent_cache_min_compile_time_secs)
+"""
+
+
+def test_kept_code_is_not_written_to_the_cache_of_jax_too(tmp_path):
+    assert run(ONCE, GRADSWEEP_CACHE=str(tmp_path)) == "['modules']\n0.0\n"
 
 
 def test_other_arguments_are_interpreted_anew(folder):
