@@ -1,5 +1,6 @@
 """The gate's comparison of two tensors on disk beside NumPy's whole arrays and Polygraphy's
-comparator: time for 32 million float32 pairs, and peak memory by size.
+comparator: time for 32 million float32 pairs, what a failing one costs beyond, and peak memory by
+size.
 
 Ours reads and computes on a thread each; the others have one. Every candidate starts from the
 files.
@@ -31,10 +32,16 @@ DRIFT = 1e-6  # of the reference's size: float32 rounding in another order
 BLOCK = MILLION
 
 Candidate = Callable[[Path], float]
+Change = Callable[[Any, float, Any], Any]
 
 
-def write_pair(folder: Path, size: int, drift: float) -> Path:
-    """A tensor and another that differs by noise, as two dumps, with a tolerance file."""
+def noise(x: Any, drift: float, rng: Any) -> Any:
+    """The values off by noise of that share."""
+    return x + np.float32(drift) * x * rng.standard_normal(x.size, np.float32)
+
+
+def write_pair(folder: Path, size: int, drift: float, change: Change = noise) -> Path:
+    """A tensor and another that is off, as two dumps, with a tolerance file."""
     rng = np.random.default_rng(0)
     for side in ("reference", "candidate"):
         (folder / side).mkdir(parents=True)
@@ -45,9 +52,8 @@ def write_pair(folder: Path, size: int, drift: float) -> Path:
         ]
         for start in range(0, size, BLOCK):
             x = rng.standard_normal(min(BLOCK, size - start), np.float32)
-            noise = rng.standard_normal(x.size, np.float32)
             files[0].write(x.tobytes())
-            files[1].write((x + np.float32(drift) * x * noise).tobytes())
+            files[1].write(change(x, drift, rng).astype(np.float32).tobytes())
     line = {"name": "t", "dtype": "float32", "shape": [size // 1024, 1024], "file": "t.bin"}
     for side in ("reference", "candidate"):
         (folder / side / "manifest.jsonl").write_text(json.dumps(line) + "\n")
@@ -118,6 +124,33 @@ def speed(folder: Path, size: int) -> None:
     )
 
 
+# Errors beyond the limits: of all sizes, of one size, of few values.
+FAULTS: dict[str, Change] = {
+    "noise": noise,
+    "scaled": lambda x, drift, rng: x * np.float32(1 + drift),
+    "rounded": lambda x, drift, rng: np.round(x * 8) / 8,
+    "one in ten": lambda x, drift, rng: x + np.float32(drift) * (rng.random(x.size) < 0.1),
+}
+
+
+def failing(folder: Path, size: int) -> None:
+    """CPU seconds of the figures of a pair, and of the pass behind them where it fails."""
+    from checks.gates.comparison.detail import detail
+    from checks.gates.comparison.measure import measure
+    from checks.gates.formats.readers import open_side
+
+    print(f"{size / MILLION:.0f} M float32 pairs that fail: CPU seconds of figures and of detail")
+    for name, change in FAULTS.items():
+        pair = write_pair(folder / name, size, 1e-2, change)
+        left, right = (open_side(pair / s).tensors["t"] for s in ("reference", "candidate"))
+        found = measure(left, right)
+        looked = detail(left, right, found)
+        first = _cpu(functools.partial(measure, left, right))
+        further = _cpu(functools.partial(detail, left, right, found))
+        text = f"quantiles to {looked.within:.1e}" if looked.within else "quantiles exact"
+        print(f"  {name:22} {first:6.2f} {further:6.2f}  {text}")
+
+
 def _cpu(run: Callable[[], Any]) -> float:
     """CPU time of one call: what other work on the machine changes least."""
     start = time.process_time()
@@ -170,6 +203,7 @@ def main() -> None:
         print("polygraphy is not installed (pip install polygraphy): ours and NumPy's alone")
     with tempfile.TemporaryDirectory() as made:
         speed(Path(made) / "time", SIZES[-1])
+        failing(Path(made) / "failing", SIZES[-1])
         memory(Path(made) / "memory")
 
 

@@ -254,8 +254,12 @@ FAULTS = {
         "dec.block.0.q", "rotary", {"rope": lambda x, at, base: ad.ops.rope(x, at, base=1e4)}
     ),
     "rope left out": Fault("dec.block.0.q", "rotary", {"rope": lambda x, at, base: x}),
-    "q norm left out": Fault("dec.block.0.q_norm", None, {"normed_heads": without_norm("q")}),
-    "k norm left out": Fault("dec.block.0.k_norm", None, {"normed_heads": without_norm("k")}),
+    "q norm left out": Fault(
+        "dec.block.0.q_norm", "normalisation", {"normed_heads": without_norm("q")}
+    ),
+    "k norm left out": Fault(
+        "dec.block.0.k_norm", "normalisation", {"normed_heads": without_norm("k")}
+    ),
     "heads tiled": Fault(
         "dec.block.0.scores",
         None,

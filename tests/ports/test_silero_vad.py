@@ -291,6 +291,23 @@ def test_a_fault_is_found_where_it_is(
 # --- block by block ------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("order", ["iofg", "ofgi"])
+def test_a_replay_names_the_order_of_gates(
+    tmp_path: Path, weights: Weights, audio: Any, monkeypatch: Patch, order: str
+) -> None:
+    """Two arrays cannot tell it; the right block, run with its gates in that order, does."""
+    with monkeypatch.context() as patch:
+        gates_in_order(order)(patch)
+        wrong = dumped(tmp_path / "wrong", weights, audio)
+    blocks = sv.blocks(weights, CONFIG)
+    result = gates.compare(GOLDEN / "reference", wrong, TOLERANCES, blocks=blocks)
+    assert result.first is not None and result.first.name == "dec.lstm.h"
+    assert result.cause is not None and result.cause.name == "gate order"
+    places = tuple("ifgo".index(g) for g in order)
+    assert f"decoder.rnn.weight_ih in the order {places}" in result.cause.text
+    assert ("i, o, f, c (ONNX)" in result.cause.text) == (order == "iofg")
+
+
 def own_errors(weights: Weights) -> list[str]:
     found = gates.isolate(
         GOLDEN / "reference", sv.blocks(weights, CONFIG), TOLERANCES, causes=False

@@ -101,7 +101,7 @@ def _forgotten(before: Any, new: Any) -> Any:
 
 FAULTS = {
     "mel one hop late": Fault("padded", _late, "enc.mel.in", ("shifted",)),
-    "ln for log10": Fault("logarithm", np.log, "enc.mel.in", ("affine",), printed=False),
+    "ln for log10": Fault("logarithm", np.log, "enc.mel.in", ("logarithm",)),
     "symmetric window": Fault("window", _symmetric, "enc.mel.in"),
     "htk mel scale": Fault("filters", _mel("htk", True), "enc.mel.in"),
     "filters of one height": Fault(

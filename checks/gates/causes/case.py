@@ -144,6 +144,13 @@ def rms(values: Any) -> float:
     return math.sqrt(float(np.dot(flat, flat)) / flat.size) if flat.size else 0.0
 
 
+def lowest(values: Doubles) -> Doubles:
+    """Return the least value, where there are more than two axes of each entry of the first."""
+    axes = tuple(range(1, values.ndim)) if values.ndim > 2 else None
+    least: Doubles = np.asarray(values.min(axis=axes, keepdims=True))
+    return least
+
+
 def _wide(values: Array) -> Doubles:
     if values.dtype.kind == "c":
         pairs: Doubles = np.ascontiguousarray(values.astype(np.complex128)).view(np.float64)

@@ -4,9 +4,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from checks.gates.causes.cached import cached
 from checks.gates.causes.case import Case, load
 from checks.gates.causes.forms import formed
+from checks.gates.causes.gated import gated
 from checks.gates.causes.layout import moved, reshaped, shifted
+from checks.gates.causes.mels import filtered
 from checks.gates.causes.normal import normalised
 from checks.gates.causes.places import nonfinite, placed
 from checks.gates.causes.rotary import turned
@@ -32,7 +35,8 @@ def cause(row: TensorRow, rows: Sequence[TensorRow], left: Side, right: Side) ->
         return None
     found = moved(case) or valued(case) or related(case, row, rows, left)
     found = found or normalised(case, others(case, row, rows, left)) or formed(case)
-    return found or turned(case) or shifted(case) or placed(case)
+    found = found or gated(case, others(case, row, rows, left)) or filtered(case, row, left)
+    return found or turned(case) or shifted(case) or cached(case) or placed(case)
 
 
 def _finite(case: Case) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from checks.gates.causes.case import Case, listed
+from checks.gates.causes.trials import GATE_ORDERS
 from checks.gates.comparison.record import Cause
 
 _MOST_AXES = 5
@@ -168,9 +169,24 @@ def _slices(case: Case) -> Cause | None:
         if np.unique(order).size < n:
             continue
         text = f"the slices along axis {axis} come in another order: {listed(order, 12)}"
+        text += _in_parts(order)
         if found := case.cause("slices permuted", text, np.take(case.c, order, axis)):
             return found
     return None
+
+
+def _in_parts(order: Any) -> str:
+    """What parts of equal length are exchanged: a recurrent cell's gates, or queries and keys."""
+    for parts in (4, 3):
+        each, rest = divmod(order.size, parts)
+        if rest or each < 2:
+            continue
+        blocks = order.reshape(parts, each)
+        firsts = tuple(int(n) // each for n in blocks[:, 0])
+        if np.array_equal(blocks, each * np.array(firsts)[:, None] + np.arange(each)):
+            known = GATE_ORDERS.get(firsts)
+            return f", in {parts} parts as {firsts}" + (f" (gates {known})" if known else "")
+    return ""
 
 
 def _matched(case: Case, axis: int) -> Any:

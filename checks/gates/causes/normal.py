@@ -65,6 +65,8 @@ def normalised(case: Case, others: Iterator[tuple[str, Any]]) -> Cause | None:
     if np.all(np.abs(c - r) <= case.limit.max_abs):
         return None
     small = Case(r, c, case.limit)
+    if found := _left_out(small):
+        return found
     for name, other in itertools.islice(others, _NEAREST):
         x = other.reshape(-1, other.shape[-1])[: r.shape[0]]
         if found := _of(small, x, name):
@@ -72,15 +74,30 @@ def normalised(case: Case, others: Iterator[tuple[str, Any]]) -> Cause | None:
     return None
 
 
+def _left_out(case: Case) -> Cause | None:
+    """One side is a normalisation of the other, with a weight and an offset for each column."""
+    missing = "the candidate is not normalised: the reference is its {} with epsilon {:g}"
+    twice = "the candidate is the {} with epsilon {:g} of the reference, which is not normalised"
+    for text, x, y in ((missing, case.c, case.r), (twice, case.r, case.c)):
+        for kind in _COMMON:
+            made = [(rms(_fitted(y, x, kind, eps)[0] - y), eps) for eps in _EPSILONS[:3]]
+            eps = min(made)[1]
+            model, weight, _ = _fitted(y, x, kind, eps)
+            said = text.format(kind, eps)
+            if np.any(weight) and (found := case.cause("normalisation", said, model, y)):
+                return found
+    return None
+
+
 def _of(case: Case, x: Any, name: str) -> Cause | None:
     noise = constant("gate_undone_better") * rms(case.c - case.r)
     for kind in _COMMON:
-        if 2 * rms(_fitted(case, x, kind, _EPSILONS[1])[0] - case.r) > rms(case.r):
+        if 2 * rms(_fitted(case.r, x, kind, _EPSILONS[1])[0] - case.r) > rms(case.r):
             continue  # a tensor that has nothing to do with it
-        best = min((rms(_fitted(case, x, kind, e)[0] - case.r), e) for e in _EPSILONS[:3])
+        best = min((rms(_fitted(case.r, x, kind, e)[0] - case.r), e) for e in _EPSILONS[:3])
         if not best[0] <= noise:
             continue
-        told, weight, offset = _fitted(case, x, kind, best[1])
+        told, weight, offset = _fitted(case.r, x, kind, best[1])
         del told
         for other, rows in _KINDS.items():
             for eps in _EPSILONS:
@@ -95,13 +112,11 @@ def _of(case: Case, x: Any, name: str) -> Cause | None:
     return None
 
 
-def _fitted(case: Case, x: Any, kind: str, eps: float) -> tuple[Any, Any, Any]:
-    """The reference as weight x normalised + offset for each column, by least squares."""
+def _fitted(y: Any, x: Any, kind: str, eps: float) -> tuple[Any, Any, Any]:
+    """y as weight x normalised + offset for each column, by least squares."""
     rows = _KINDS[kind](x, eps)
     centred = rows - rows.mean(axis=0)
     size = (centred**2).sum(axis=0)
-    weight = np.divide(
-        (centred * case.r).sum(axis=0), size, out=np.zeros_like(size), where=size > 0
-    )
-    offset = case.r.mean(axis=0) - weight * rows.mean(axis=0)
+    weight = np.divide((centred * y).sum(axis=0), size, out=np.zeros_like(size), where=size > 0)
+    offset = y.mean(axis=0) - weight * rows.mean(axis=0)
     return rows * weight + offset, weight, offset

@@ -15,7 +15,7 @@ from checks.gates.causes.case import Case, figure, rms
 from checks.gates.comparison.record import Cause
 from checks.tolerances import constant
 
-_BASES = (10000.0, 500000.0, 1000000.0, 100000.0)
+BASES = (10000.0, 500000.0, 1000000.0, 100000.0)
 _LEAST, _LARGEST = 3, 512  # positions; width of a head
 _MOST_WIDTHS = 8
 _MOST = 1 << 16  # entries: of larger tensors the first positions tell
@@ -99,14 +99,14 @@ def _views(case: Case) -> Iterator[tuple[Any, Any]]:
             continue
         kept = max(_LEAST, min(count, _MOST * count // max(case.r.size, 1)))
         moved = [np.moveaxis(v, axis, -2)[..., :kept, :] for v in (case.r, case.c)]
-        for width in _widths(shape[-1]):
+        for width in widths(shape[-1]):
             yield tuple(  # type: ignore[misc]
                 np.moveaxis(v.reshape(-1, kept, shape[-1] // width, width), 1, 2) for v in moved
             )
 
 
-def _widths(n: int) -> list[int]:
-    """Even divisors: the widths that a head may have."""
+def widths(n: int) -> list[int]:
+    """Return the even divisors: the widths that a head may have."""
     fits = [w for w in range(min(n, _LARGEST), 3, -1) if n % w == 0 and w % 2 == 0]
     return fits[:_MOST_WIDTHS]
 
@@ -128,7 +128,7 @@ def _otherwise(case: Case, r: Any, c: Any) -> Cause | None:
 
 
 def _references() -> Iterator[Turn]:
-    for base in _BASES:
+    for base in BASES:
         for interleaved in (False, True):
             yield Turn(interleaved, base)
 
@@ -137,7 +137,7 @@ def _candidates(ours: Turn) -> Iterator[Turn]:
     """Ways that differ from the reference's in one thing."""
     yield Turn(not ours.interleaved, ours.base)
     yield Turn(ours.interleaved, 0.0)
-    for base in _BASES:
+    for base in BASES:
         if base != ours.base:
             yield Turn(ours.interleaved, base)
     for first in (1, -1, 2, -2):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, permutations
+from itertools import combinations, islice, permutations, product
 from typing import Any
 
 import ml_dtypes
@@ -16,6 +16,9 @@ from checks.gates.formats.stored import Array
 EPSILONS = (0.0, *(float(f"1e-{n}") for n in (12, 8, 7, 6, 5, 4, 3)))  # in use in models
 _LARGEST_EPS = 0.01
 _BLOCK = 32  # entries that share a scale in ggml's q8_0
+# How one library's parts of a recurrent cell stand in another's: a pair of orders each.
+_LSTM, _GRU = "i, o, f, c (ONNX) against i, f, g, o", "z, r, h (ONNX) against r, z, n"
+GATE_ORDERS = {(0, 2, 3, 1): _LSTM, (0, 3, 1, 2): _LSTM, (1, 0, 2): _GRU}
 _LEVELS = 127.0  # of a signed byte, symmetric
 
 
@@ -54,6 +57,7 @@ def likely(runner: Runner, blocks: Sequence[Block], inputs: Sequence[Array]) -> 
     yield from _exchanged(weights)
     yield from _of_other_layers(runner.block, blocks)
     yield from _scalars(runner.block.weights or {})
+    yield from _gates(weights)
     yield from _inputs(runner.block, inputs)
     yield from _left_out(weights)
 
@@ -106,6 +110,41 @@ def _of_other_layers(block: Block, blocks: Sequence[Block]) -> Iterator[Trial]:
         if [np.shape(w) for w in theirs.values()] == shapes:
             changed = dict(zip(own, theirs.values(), strict=True))
             yield Trial("another layer's weights", f"the weights of {other.output}", changed)
+
+
+def _gates(weights: Mapping[str, Array]) -> Iterator[Trial]:
+    """A recurrent cell's weights with the parts of all of them in another order.
+
+    A cell has two matrices or more of 4 h (LSTM) or 3 h (GRU) rows, one of them of h columns;
+    biases have as many entries, or twice as many where both stand in one (ONNX).
+    """
+    matrices = [w.shape[-2:] for w in weights.values() if w.ndim > 1]
+    for parts, axis in product((4, 3), (-2, -1)):
+        sizes = [s[axis] for s in matrices]
+        cells = {s[axis] for s in matrices if s[axis] == parts * s[-3 - axis]}
+        for size in sorted(n for n in cells if sizes.count(n) > 1):
+            held = {k: w for k, w in weights.items() if _has_gates(w, axis, size)}
+            for order in islice(permutations(range(parts)), 1, None):
+                changed = {k: _in_parts(w, axis, size, order) for k, w in held.items()}
+                text = f"the {parts} gates of {', '.join(held)} in the order {order}"
+                text += f": {known}" if (known := GATE_ORDERS.get(order)) else ""
+                yield Trial("gate order", text, changed)
+
+
+def _is_vector(w: Array) -> bool:
+    return len([n for n in w.shape if n > 1]) == 1
+
+
+def _has_gates(w: Array, axis: int, size: int) -> bool:
+    if _is_vector(w):
+        return bool(w.shape[-1] in (size, 2 * size))
+    return bool(w.ndim > 1 and w.shape[axis] == size)
+
+
+def _in_parts(w: Array, axis: int, size: int, order: Sequence[int]) -> Array:
+    axis = -1 if _is_vector(w) else axis
+    whole = np.arange(w.shape[axis]).reshape(-1, len(order), size // len(order))
+    return np.take(w, whole[:, list(order)].reshape(-1), axis)
 
 
 def _left_out(weights: Mapping[str, Array]) -> Iterator[Trial]:

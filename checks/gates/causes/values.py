@@ -6,17 +6,38 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from checks.gates.causes.case import Case, figure, rms
+from checks.gates.causes.case import Case, figure, lowest, rms
 from checks.gates.comparison.record import Cause
 from checks.tolerances import constant
 
 _LEAST = 4  # entries that must differ; along an axis that one constant serves alone
+_ABOVE = 16  # entries above both floors of a logarithm
 _MANY, _SHARE = 8, 0.25  # codes that differ, and their share, for a truncation
+
+_BASES = {
+    "log base e for 10": math.log(10),
+    "log base 10 for e": 1 / math.log(10),
+    "log base 2 for 10": math.log2(10),
+    "log base 10 for 2": math.log10(2),
+    "log base e for 2": math.log(2),
+    "log base 2 for e": 1 / math.log(2),
+}
 
 
 def valued(case: Case) -> Cause | None:
     """Return what changed the values, of two tensors of one shape."""
-    for find in (_flat, _sign, _rounded, _ties, _clipped, _scale, _offset, _affine, _repeated):
+    for find in (
+        _flat,
+        _sign,
+        _rounded,
+        _ties,
+        _clipped,
+        _scale,
+        _offset,
+        _affine,
+        _logarithm,
+        _repeated,
+    ):
         if found := find(case):
             return found
     return along_axes(case)
@@ -99,9 +120,34 @@ def _affine(case: Case) -> Cause | None:
     if not factor or not math.isfinite(factor):
         return None
     by = mean_c - factor * mean_r
+    name = _known_factor(factor, ())
     text = f"affine: candidate = {figure(factor)} x reference + {figure(by)}".replace("+ -", "- ")
+    text += f" ({name})" if name else ""
     found = case.fit("affine", text, factor * case.r + by, case.c - mean_c)
     return found or case.cause("affine", text, (case.c - by) / factor)
+
+
+def _logarithm(case: Case) -> Cause | None:
+    """A logarithm to another base, behind which both sides are cut at a floor of their own.
+
+    candidate = max(factor x reference + offset, floor) with the factor of two bases. Where the
+    reference lies at its floor its own argument is not known: those places are left out.
+    """
+    low = lowest(case.c)
+    above = case.r > lowest(case.r)
+    both = above & (case.c > low)
+    if np.count_nonzero(both) < _ABOVE:
+        return None
+    r, c = case.r[both], case.c[both]
+    for name, factor in _BASES.items():
+        by = float(np.median(c - factor * r))
+        made = np.maximum(factor * case.r + by, low)[above]
+        text = f"{name}: candidate = {figure(factor)} x reference + {figure(by)}, no less than "
+        text += figure(float(low.min()))
+        seen = Case(case.r[above], case.c[above], case.limit)
+        if found := seen.cause("logarithm", text.replace("+ -", "- "), seen.c, made):
+            return found
+    return None
 
 
 def _rounded(case: Case) -> Cause | None:

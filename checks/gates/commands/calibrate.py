@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from checks.gates.commands.compare import limits
+from checks.gates.commands.init import dtype
 
 if TYPE_CHECKING:
     from checks.gates.limits.calibration import Calibration, Proposal
@@ -34,6 +35,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
         metavar="GLOB",
         help="tensors whose systematic error --because explains",
     )
+    dtype(command)
     command.add_argument("--tighten", action="store_true", help="lower limits too")
     command.add_argument("--dry-run", action="store_true", help="write nothing")
 
@@ -54,6 +56,7 @@ def run(given: argparse.Namespace) -> int:
         because=given.because,
         understood=given.understood,
         tighten=given.tighten,
+        dtype=given.dtype,
     )
     _show(found)
     if found.problems:

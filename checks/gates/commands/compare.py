@@ -165,18 +165,19 @@ def render(report: "Result | Comparison", given: argparse.Namespace) -> None:
 def _steps(
     names: Sequence[str], candidates: int, out: "Console", quiet: bool
 ) -> Iterator[tuple["Callable[[str, TensorRow], None]", "Callable[[str, Problem], None]"]]:
-    """Print rows, and problems known before them, as they come; on a terminal a progress bar stays
-    below them.
+    """Print rows, and problems known before them, as they come, those that one side alone has
+    behind a candidate's others; on a terminal a progress bar stays below them.
     """
     from rich.console import Console
     from rich.markup import escape
     from rich.progress import Progress
 
-    from checks.gates.reports.terminal import heading, invalid, line, width_of
+    from checks.gates.reports.terminal import folded, heading, invalid, line, width_of
 
     # One console for both where both are terminals: else a row would be written into the bar.
     console = out if out.is_terminal else Console(stderr=True)
     last = ""
+    aside: dict[str, list[TensorRow]] = {}
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("compare", total=len(names) * candidates)
         width = width_of(names)
@@ -184,13 +185,22 @@ def _steps(
         def put(label: str, text: "Text") -> None:
             nonlocal last
             if label != last:
+                fold(label)
                 out.print(heading(label))
                 last = label
             out.print(text, soft_wrap=True)
 
+        def fold(but: str | None = None) -> None:
+            for label in [n for n in aside if n != but]:
+                for text in folded(aside.pop(label), width):
+                    put(label, text)
+
         def step(label: str, row: "TensorRow") -> None:
-            if row.failed or not quiet:
+            if row.aside and not quiet:
+                aside.setdefault(label, []).append(row)
+            elif row.failed or not quiet:
                 put(label, line(row, width))
             bar.update(task, advance=1, description=escape(row.name))
 
         yield step, lambda label, problem: put(label, invalid(problem))
+        fold()

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 
 HELP = "what a tolerance file lets through; without a dump, the corpus of faults"
 _STUDY = "checks.gates.corpus.study"
+_OF_CORPUS = ("seeds", "first_seed", "clean", "policy", "limits")
+# Of the corpus, which is not imported for the sake of help.
+POLICIES = ("float32", "bfloat16")
+SOURCES = ("corpus", "init", "calibrate")
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
@@ -32,7 +36,15 @@ def arguments(command: argparse.ArgumentParser) -> None:
         metavar="SHARE",
         help="exit with 1 where a smaller share is caught, such as 0.9",
     )
-    command.add_argument("--seeds", type=int, metavar="N", help="of the corpus: runs of each fault")
+    command.add_argument("--seeds", type=int, metavar="N", help="of the corpus: draws")
+    command.add_argument("--first-seed", type=int, metavar="N", help="of the corpus: first draw")
+    command.add_argument("--clean", type=int, metavar="N", help="of the corpus: clean runs a model")
+    command.add_argument(
+        "--policy", metavar="DTYPE", choices=POLICIES, help="of the corpus: float32 or bfloat16"
+    )
+    command.add_argument(
+        "--limits", choices=SOURCES, help="of the corpus: where the limits come from"
+    )
 
 
 def run(given: argparse.Namespace) -> int:
@@ -45,8 +57,10 @@ def run(given: argparse.Namespace) -> int:
         return _corpus(given)
     if given.tolerances is None:
         raise GateError("the limits are absent", "--tolerances", "name the tolerance file")
-    if given.seeds is not None:
-        raise GateError("seeds are of the corpus", "--seeds", "leave out the dump, or --seeds")
+    for option in _OF_CORPUS:
+        if getattr(given, option) is not None:
+            word = "--" + option.replace("_", "-")
+            raise GateError(f"{word} is of the corpus", word, f"leave out the dump, or {word}")
     out, found = printer(), []
     only = given.only or "*"
     for tensor in sensitivity(

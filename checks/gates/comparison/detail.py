@@ -1,21 +1,24 @@
-"""What a failing tensor shows beyond its figures: exact quantiles, worst entries, where it lies."""
+"""What a failing tensor shows beyond its figures: exact quantiles, worst entries, where it lies.
+
+One pass over both sides: `measure` knows in which bins of its histogram the quantiles lie.
+"""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from checks.gates.comparison.measure import apart_in, pairs
-from checks.gates.formats.statistics import Doubles
+from checks.gates.comparison.measure import Measured, apart_in, pairs
+from checks.gates.formats.statistics import Doubles, bins_of
 from checks.gates.formats.stored import Stored
 
-SHARES = (0.5, 0.9, 0.99, 0.999)
 WORST, CELLS, POWERS = 5, 64, 64
-# Entries that are sorted in memory for a quantile; of more, the bits are counted once again.
-_SORTED = 1 << 20
+# Different values of a bin that are kept in memory; of more, the first bits after the point.
+_KEPT = 1 << 20
+_DROPPED = 29  # of the 52 bits after the point: float32's 23 are left
 _BITS = 16
 Counts = npt.NDArray[np.int64]
 
@@ -41,8 +44,8 @@ class Detail:
     """Where and how a tensor is off; e = candidate - reference over entries finite on both sides.
 
     Arguments:
-        quantiles: the exact 50th, 90th, 99th and 99.9th percentile of |e|: the smallest value
-            that so many entries do not exceed.
+        quantiles: the 50th, 90th, 99th and 99.9th percentile of |e|: the smallest value that so
+            many entries do not exceed; empty where no entry is finite on both sides.
         worst: the five entries of the largest |e|; first those of which one side is not finite.
         equal: how many entries do not differ.
         power: the exponent of the first count.
@@ -50,6 +53,7 @@ class Detail:
             below, too.
         strips: for each axis, in at most 64 cells, the mean |e|; where entries disagree in being
             finite, their share instead.
+        within: how far below the exact ones the quantiles may lie, relative; 0 where exact.
     """
 
     quantiles: tuple[float, ...]
@@ -58,6 +62,7 @@ class Detail:
     power: int
     counts: tuple[int, ...]
     strips: tuple[tuple[float, ...], ...]
+    within: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +92,12 @@ class _Block:
         return odd
 
 
-def detail(reference: Stored, candidate: Stored, disagreements: int = 0) -> Detail:
-    """Look at two stored tensors of equal shape again, in a few passes and bounded memory.
+def detail(reference: Stored, candidate: Stored, measured: Measured) -> Detail:
+    """Look at two stored tensors of equal shape again, in one pass and bounded memory.
 
     Arguments:
         reference, candidate: the pair.
-        disagreements: how many entries of it disagree in being finite.
+        measured: what `measure` found of it.
 
     Raises:
         GateError: a file ends early or does not hold what its manifest says.
@@ -101,22 +106,25 @@ def detail(reference: Stored, candidate: Stored, disagreements: int = 0) -> Deta
     parts = 2 if _is_complex(reference, candidate) else 1
     worst: list[tuple[float, int, float, float]] = []
     top = np.zeros(1 << _BITS, np.int64)
+    bins = {n: _Bin() for n, _ in measured.places}
     strips = _Strips(shape, parts)
     equal = 0
     for block in _blocks(reference, candidate):
         worst = _worst(worst, block)
         bits = _bits(block)
         equal += bits.size - int(np.count_nonzero(bits))
-        top += _counted(bits, 0)
-        strips.add(block.start, block.odd if disagreements else block.errors)
+        top += _counted(bits)
+        _sorted_in(bins, bits.view(np.float64))
+        strips.add(block.start, block.odd if measured.disagreements else block.errors)
     power, counts = _powers(top, equal)
     return Detail(
-        quantiles=_quantiles(reference, candidate, top),
+        quantiles=tuple(bins[n].value(rank) for n, rank in measured.places),
         worst=tuple(_entry(w, shape, parts) for w in worst),
         equal=equal,
         power=power,
         counts=counts,
         strips=strips.means(),
+        within=max((b.within for b in bins.values()), default=0.0),
     )
 
 
@@ -159,7 +167,7 @@ def _entry(found: tuple[float, int, float, float], shape: tuple[int, ...], parts
     return Entry(index, r, c, "" if parts == 1 else ("real", "imag")[at % 2])
 
 
-# --- exact quantiles: a radix selection over the bits, which order floats >= 0 as they are ---
+# --- quantiles: the values in their bins alone ---
 
 
 def _bits(block: _Block) -> npt.NDArray[np.uint64]:
@@ -167,59 +175,60 @@ def _bits(block: _Block) -> npt.NDArray[np.uint64]:
     return np.ascontiguousarray(good).view(np.uint64)
 
 
-def _counted(bits: npt.NDArray[np.uint64], level: int) -> Counts:
-    """How often each value of the 16 bits of one level occurs."""
-    digits = (bits >> np.uint64(64 - _BITS * (level + 1))) & np.uint64((1 << _BITS) - 1)
+def _counted(bits: npt.NDArray[np.uint64]) -> Counts:
+    """How often each value of the first 16 bits occurs."""
+    digits = bits >> np.uint64(64 - _BITS)
     return np.bincount(digits.astype(np.int64), minlength=1 << _BITS)
 
 
-def _quantiles(reference: Stored, candidate: Stored, top: Counts) -> tuple[float, ...]:
-    total = int(top.sum())
-    if not total:
-        return ()
-    ranks = [max(1, math.ceil(share * total)) for share in SHARES]
-    found = [_digit(top, rank) for rank in ranks]
-    for level in range(1, 64 // _BITS):
-        prefixes = sorted({prefix for prefix, _, _ in found})
-        if sum({prefix: size for prefix, _, size in found}.values()) <= _SORTED:
-            return _picked(reference, candidate, found, level)
-        counts = _refined(reference, candidate, prefixes, level)
-        deeper = [(_digit(counts[p], rank), p) for p, rank, _ in found]
-        found = [((p << _BITS) | digit, rest, size) for (digit, rest, size), p in deeper]
-    return tuple(float(np.array([p], np.uint64).view(np.float64)[0]) for p, _, _ in found)
+@dataclass(slots=True)
+class _Bin:
+    """The values in one bin of the histogram, each with how often it occurs."""
+
+    parts: list[tuple[Doubles, Counts]] = field(default_factory=list)
+    waiting: int = 0
+    values: Doubles = field(default_factory=lambda: np.zeros(0))
+    counts: Counts = field(default_factory=lambda: np.zeros(0, np.int64))
+    within: float = 0.0
+
+    def add(self, values: Doubles) -> None:
+        """Take values of that bin."""
+        times = np.ones(values.size, np.int64)
+        if values.size and values.min() == values.max():  # an offset of all entries
+            values, times = values[:1], np.array([values.size])
+        self.parts.append((values, times))
+        self.waiting += values.size
+        if self.waiting > _KEPT:
+            self._join()
+
+    def value(self, rank: int) -> float:
+        """Return the value of a rank, from 1."""
+        self._join()
+        return float(self.values[np.searchsorted(np.cumsum(self.counts), rank)])
+
+    def _join(self) -> None:
+        """Count equal values together; where too many differ, those of equal first bits."""
+        parts = [(self.values, self.counts), *self.parts]
+        self._count(*(np.concatenate(p) for p in zip(*parts, strict=True)))
+        self.parts, self.waiting = [], 0
+        if self.values.size > _KEPT and not self.within:
+            self.within = 2.0 ** (_DROPPED - 52)
+            self._count(self.values, self.counts)
+
+    def _count(self, values: Doubles, counts: Counts) -> None:
+        if self.within:
+            kept = np.uint64(2**64 - 2**_DROPPED)
+            values = (values.view(np.uint64) & kept).view(np.float64)
+        self.values, place = np.unique(values, return_inverse=True)
+        self.counts = np.bincount(place, counts).astype(np.int64)
 
 
-def _digit(counts: Counts, rank: int) -> tuple[int, int, int]:
-    """The digit in which the entry of a rank (from 1) falls, its rank and their number there."""
-    sums = np.cumsum(counts)
-    digit = int(np.searchsorted(sums, rank))
-    return digit, rank - int(sums[digit] - counts[digit]), int(counts[digit])
-
-
-def _refined(
-    reference: Stored, candidate: Stored, prefixes: Sequence[int], level: int
-) -> Mapping[int, Counts]:
-    counts = {p: np.zeros(1 << _BITS, np.int64) for p in prefixes}
-    for block in _blocks(reference, candidate):
-        bits = _bits(block)
-        head = bits >> np.uint64(64 - _BITS * level)
-        for p in prefixes:
-            counts[p] += _counted(bits[head == np.uint64(p)], level)
-    return counts
-
-
-def _picked(
-    reference: Stored, candidate: Stored, found: Sequence[tuple[int, int, int]], level: int
-) -> tuple[float, ...]:
-    """The quantiles, once so few entries share their first bits that they are sorted."""
-    kept: dict[int, list[Any]] = {p: [] for p, _, _ in found}
-    for block in _blocks(reference, candidate):
-        bits = _bits(block)
-        head = bits >> np.uint64(64 - _BITS * level)
-        for p, parts in kept.items():
-            parts.append(bits[head == np.uint64(p)])
-    ordered = {p: np.sort(np.concatenate(parts)) for p, parts in kept.items()}
-    return tuple(float(ordered[p].view(np.float64)[rank - 1]) for p, rank, _ in found)
+def _sorted_in(bins: dict[int, _Bin], values: Doubles) -> None:
+    """Give each bin the values that are its own."""
+    if bins:
+        place = bins_of(values)
+        for n, found in bins.items():
+            found.add(values[place == n])
 
 
 def _powers(top: Counts, equal: int) -> tuple[int, tuple[int, ...]]:

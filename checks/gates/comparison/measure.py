@@ -4,7 +4,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy.typing as npt
 from checks.gates.formats.statistics import Doubles, Histogram
 from checks.gates.formats.stored import Array, Stored, crc32
 
+SHARES = (0.5, 0.9, 0.99, 0.999)  # quantiles that a failing tensor is asked for
 BLOCK = 1 << 17  # entries a step: 1 MiB of float64
 SAMPLE = 1 << 18  # entries kept for the eta statistic
 BINS, LEAST_BINS, LEAST_IN_A_BIN = 256, 8, 8
@@ -36,6 +37,8 @@ class Measured:
         eta: the share of sum e^2 that the reference's value explains; None where nothing differs.
         eta_noise: what pure noise would give.
         crc: crc32 of the reference's and of the candidate's bytes.
+        places: for each of `SHARES` the bin of the histogram of |e| that holds the quantile, and
+            its rank there; none where nothing differs, nor of what is read of a report.
     """
 
     count: int
@@ -52,6 +55,7 @@ class Measured:
     eta: float | None
     eta_noise: float
     crc: tuple[int, int]
+    places: tuple[tuple[int, int], ...] = field(default=(), compare=False)
 
     @property
     def relative_rms(self) -> float:
@@ -275,6 +279,7 @@ def _joined(
         eta=eta,
         eta_noise=noise,
         crc=crc,
+        places=histogram.places(SHARES) if differing else (),
     )
 
 

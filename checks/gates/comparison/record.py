@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from checks.gates.comparison.apart import ThreeWay
-from checks.gates.comparison.detail import SHARES, Detail
-from checks.gates.comparison.measure import Measured
+from checks.gates.comparison.detail import Detail
+from checks.gates.comparison.measure import SHARES, Measured
 from checks.gates.errors import INVALID, PASSED, WRONG
 from checks.gates.formats.manifest import GATE, INFORMATIONAL
 from checks.gates.limits.contract import Limit
@@ -122,6 +122,11 @@ class TensorRow:
         return self.contract and self.status != OK
 
     @property
+    def aside(self) -> bool:
+        """Whether one side alone has it and no limit is asked of it: a tap more."""
+        return self.status in MISSING and not self.contract
+
+    @property
     def systematic(self) -> bool:
         """Whether the reference's value explains the error, as no noise would."""
         m = self.measured
@@ -198,6 +203,7 @@ def _detail(d: Detail) -> dict[str, Any]:
     shares = [f"p{100 * s:g}" for s in SHARES]
     return {
         "quantiles": dict(zip(shares, d.quantiles, strict=False)),
+        "quantiles_within": d.within,
         "worst": [asdict(e) for e in d.worst],
         "histogram": {"equal": d.equal, "power": d.power, "counts": d.counts},
         "strips": d.strips,
@@ -254,6 +260,9 @@ class Result:
         only: the pattern of names that was chosen; None for all.
         reference64: the path of the float64 reference; None where none was given.
         changes: tokens and texts of both sides, changed or not; on a failure the argmax, too.
+        replayed: whether blocks were run again for causes.
+        alone: how many tensors out of the tolerance file the reference and the candidate alone
+            have, chosen by `only` or not.
     """
 
     reference: str
@@ -268,6 +277,8 @@ class Result:
     only: str | None = None
     reference64: str | None = None
     changes: Sequence[Change] = ()
+    replayed: bool = False
+    alone: tuple[int, int] = (0, 0)
 
     @property
     def exit_code(self) -> int:
@@ -333,6 +344,8 @@ class Result:
             "problems": [asdict(p) for p in self.problems],
             "notes": list(self.notes),
             "changes": [plain(asdict(c)) for c in self.changes],
+            "replayed": self.replayed,
+            "alone": list(self.alone),
             "rows": [r.to_record() for r in self.rows],
         }
 

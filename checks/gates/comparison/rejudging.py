@@ -1,12 +1,20 @@
 """Saved figures judged by another tolerance file, without the dumps."""
 
 import fnmatch
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from checks.gates.comparison.questions import answers
-from checks.gates.comparison.record import INPUTS, NOWHERE, OK, Result, TensorRow
+from checks.gates.comparison.record import (
+    INPUTS,
+    NO_CANDIDATE,
+    NO_REFERENCE,
+    NOWHERE,
+    OK,
+    Result,
+    TensorRow,
+)
 from checks.gates.comparison.several import Comparison, answered
 from checks.gates.comparison.steps import NEXT, next_steps
 from checks.gates.comparison.validity import by_figures, problems_of, without_split
@@ -55,10 +63,17 @@ def rejudged(result: Result, contract: Contract) -> Result:
         problems=tuple(problems),
         notes=notes,
         answers=(),
+        alone=_alone(rows) if result.only is None else result.alone,
     )
     kept = [n for n in notes if not n.startswith(NEXT)]
     made = replace(made, notes=(*kept, *next_steps(made)))
     return made if made.first is None else replace(made, answers=answers(made))
+
+
+def _alone(rows: Iterable[TensorRow]) -> tuple[int, int]:
+    """How many tensors out of the contract each side alone has."""
+    sides = [row.status for row in rows if row.aside]
+    return sides.count(NO_CANDIDATE), sides.count(NO_REFERENCE)
 
 
 def _row(row: TensorRow, contract: Contract) -> TensorRow:

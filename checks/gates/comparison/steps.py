@@ -1,15 +1,15 @@
 """What to do next: commands that a comparison which tells too little ends with."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Container, Iterable
 
 from checks.gates.comparison.record import (
     MISSING,
     NO_CANDIDATE,
     NO_REFERENCE,
     NOWHERE,
+    SHAPE,
     Result,
-    TensorRow,
 )
 from checks.gates.errors import WRONG
 from checks.report.wording import plural
@@ -19,20 +19,20 @@ NEXT = "next: "
 WEAK = ("after the first", "before the last", "partial")
 
 
-def next_steps(result: Result, *, replayed: bool = False) -> list[str]:
+def next_steps(result: Result) -> list[str]:
     """Return the commands that tell more than a comparison does, each with its reason.
 
-    Arguments:
-        result: the comparison.
-        replayed: whether blocks were given to it: then they were run again already.
+    Blocks that were run again for the first divergence are not offered to be.
     """
     if result.inputs == "different":
         return []
     sides = f"{shlex.quote(result.reference)} {shlex.quote(result.candidate)}"
-    if reason := _other_names(result.rows):
+    if reason := _other_names(result):
         return [f"{NEXT}gradsweep gate names {sides} --suggest ({reason})"]
     first = result.first
-    if replayed or result.exit_code != WRONG or first is None or first.status in MISSING:
+    if result.exit_code != WRONG or first is None or first.status in MISSING:
+        return []
+    if result.replayed and (first.detail is not None or first.status == SHAPE):
         return []
     if first.cause is not None and first.cause.name not in WEAK:
         return []
@@ -41,19 +41,26 @@ def next_steps(result: Result, *, replayed: bool = False) -> list[str]:
     return [f"{NEXT}{command} (give each Block its weights)"]
 
 
-def _other_names(rows: Sequence[TensorRow]) -> str:
+def _other_names(result: Result) -> str:
     """Why the names of both sides look different: most of the contract is missing on one of them,
-    which has other tensors.
+    which has other tensors, whether or not they were chosen.
     """
-    contract = [r for r in rows if r.contract and r.status != NOWHERE]
-    for side, missing, alone in (
-        ("candidate", NO_CANDIDATE, NO_REFERENCE),
-        ("reference", NO_REFERENCE, NO_CANDIDATE),
+    contract = [r for r in result.rows if r.contract and r.status != NOWHERE]
+    for side, missing, others in (
+        ("candidate", NO_CANDIDATE, result.alone[1]),
+        ("reference", NO_REFERENCE, result.alone[0]),
     ):
         absent = sum(r.status == missing for r in contract)
-        others = sum(r.status == alone and not r.contract for r in rows)
         if others and 2 * absent > len(contract):
             verb = "is" if absent == 1 else "are"
             text = f"{plural(absent, 'contract tensor')} {verb} missing on the {side}, "
             return text + f"{others:,} {'other is' if others == 1 else 'others are'} there"
     return ""
+
+
+def alone(left: Iterable[str], right: Iterable[str], contract: Container[str]) -> tuple[int, int]:
+    """Return how many keys that are in no contract the left and the right side alone have."""
+    ours, theirs = (
+        {k for k in side if k.partition("#")[0] not in contract} for side in (left, right)
+    )
+    return len(ours - theirs), len(theirs - ours)

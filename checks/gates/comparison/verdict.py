@@ -27,7 +27,7 @@ from checks.gates.comparison.record import (
     Result,
     TensorRow,
 )
-from checks.gates.comparison.steps import next_steps
+from checks.gates.comparison.steps import alone, next_steps
 from checks.gates.comparison.validity import by_bytes, inputs_of, problems_of, without_split
 from checks.gates.errors import GateError
 from checks.gates.formats.manifest import DEBUG, GATE, dtype_of
@@ -175,9 +175,10 @@ def _result(
         only=only,
         reference64=None if given.wide is None else str(given.wide.path),
         changes=changes(left, right, tokens, only),
+        replayed=bool(given.blocks),
+        alone=alone(left.tensors, right.tensors, given.contract.limits),
     )
-    steps = next_steps(result, replayed=bool(given.blocks))
-    result = replace(result, notes=(*result.notes, *steps))
+    result = replace(result, notes=(*result.notes, *next_steps(result)))
     if result.first is None:
         return result
     result = replace(result, changes=(*result.changes, *choices(result.rows, left, right)))
@@ -302,7 +303,7 @@ def _explained(row: TensorRow, rows: Sequence[TensorRow], given: Opened) -> Tens
     again = None
     if m is not None and math.isnan(m.relative_rms):  # squares that float64 has not: no cause fits
         r, c = given.left.tensors[row.name], given.right.tensors[row.name]
-        return replace(row, detail=detail(r, c, m.disagreements))
+        return replace(row, detail=detail(r, c, m))
     if given.blocks:
         again = replayed(row, given.left, given.blocks, given.right)
     found = again
@@ -311,7 +312,7 @@ def _explained(row: TensorRow, rows: Sequence[TensorRow], given: Opened) -> Tens
     if m is None:
         return replace(row, cause=found)
     r, c = given.left.tensors[row.name], given.right.tensors[row.name]
-    return replace(row, cause=found, detail=detail(r, c, m.disagreements))
+    return replace(row, cause=found, detail=detail(r, c, m))
 
 
 def _split(row: TensorRow, r: Stored, c: Stored, wide: Side) -> TensorRow:

@@ -13,13 +13,19 @@ from checks.gates.causes.case import rms
 from checks.gates.comparison.record import Result
 from checks.gates.comparison.verdict import compare
 from checks.gates.corpus.fault import Fault, Named, Run
-from checks.gates.corpus.models import FLOAT32, Model, drifted
+from checks.gates.corpus.models import BFLOAT16, FLOAT32, Model, drifted, reordered
 from checks.gates.formats.manifest import GATE, MANIFEST, RUN, RunInfo, Statistics, Tensor
 from checks.gates.formats.statistics import doubles
+from checks.gates.limits.calibration import calibrate
 from checks.gates.limits.contract import Contract, Limit, provisional, rounded_up, write_contract
+from checks.gates.limits.floors import floor
+from checks.gates.overview import first_contract
 from checks.tolerances import constant
 
+# Where limits come from: eight inputs that no comparison sees again; or one, as the commands do.
+CORPUS, INIT, CALIBRATE = SOURCES = ("corpus", "init", "calibrate")
 CALIBRATION_INPUTS = 8
+REFERENCES, CANDIDATES = 3, 2  # runs that `calibrate` is given
 EXPLAINED = 3  # failing tensors: the first gate, and informational ones before it
 
 
@@ -95,20 +101,57 @@ def write_run(folder: Path, seen: Sequence[Named], roles: Mapping[str, str], pol
 
 
 def bench(
-    model: Model, number: int, folder: Path, policy: str = FLOAT32, size: str = "tiny"
+    model: Model,
+    number: int,
+    folder: Path,
+    policy: str = FLOAT32,
+    size: str = "tiny",
+    source: str = CORPUS,
 ) -> Bench:
-    """Return a model with calibrated limits, from eight inputs that no comparison sees again.
+    """Return a model with limits; by default from eight inputs that no comparison sees again.
 
     float32: max(provisional, 1.5 x drift), as `gradsweep gate calibrate` proposes. bfloat16: runs
     of the reference whose sums are taken otherwise are its noise, so 4 x noise; and nothing below
-    the rounding of one product (3e-3 of the rms, four times as much of the 99th percentile): where
-    a value falls on the other side of a rounding is rare, and a few runs do not show it.
+    the format's floor (see `limits.floors`).
+
+    Arguments:
+        model, number, policy, size: which.
+        folder: where dumps go; made.
+        source: "init" for the limits that command gives of one run, "calibrate" for those of three
+            reference and two candidate runs on one input, `--tighten`.
     """
     folder.mkdir(parents=True)
-    limits = _calibrated(model, number, policy, size)
     file = folder / f"{model.name}.json"
-    write_contract(file, Contract(file, limits, ("Of the corpus.",)))
-    return Bench(model, number, policy, size, folder, file)
+    made = Bench(model, number, policy, size, folder, file)
+    if source == CORPUS:
+        limits = _calibrated(model, number, policy, size)
+        write_contract(file, Contract(file, limits, ("Of the corpus.",)))
+    else:
+        _by_command(made, source)
+    return made
+
+
+def _by_command(made: Bench, source: str) -> None:
+    run, model = made.reference(0), made.model
+    others = [reordered(model, run, CALIBRATION_INPUTS + n) for n in range(1, REFERENCES)]
+    theirs = [drifted(model, run, made.policy, n) for n in range(CANDIDATES)]
+    paths = {}
+    for side, runs in (("reference", [run, *others]), ("candidate", theirs)):
+        paths[side] = [made.folder / f"{source}-{side}-{n}" for n in range(len(runs))]
+        for path, one in zip(paths[side], runs, strict=True):
+            write_run(path, model.shown(one), model.roles, made.policy)
+    first_contract(paths["reference"][:1], made.tolerances)
+    if source == CALIBRATE:
+        why = "what runs of the corpus drift by"
+        found = calibrate(
+            made.tolerances,
+            paths["reference"],
+            paths["candidate"],
+            because=why,
+            understood=["*"],
+            tighten=True,
+        )
+        write_contract(made.tolerances, found.contract)
 
 
 def _calibrated(model: Model, number: int, policy: str, size: str) -> dict[str, Limit]:
@@ -121,7 +164,7 @@ def _calibrated(model: Model, number: int, policy: str, size: str) -> dict[str, 
         for (name, r), (_, c) in zip(ours, theirs, strict=True):
             figures.setdefault(name, []).append(_figures(r))
             drift.setdefault(name, []).append(_apart(r, c))
-    first = provisional if policy == FLOAT32 else _of_one_product
+    first = provisional if policy == FLOAT32 else _floor
     factor = constant("gate_calibrate_drift" if policy == FLOAT32 else "gate_calibrate_noise")
     return {n: _limit(first(figures[n]), drift[n], factor) for n in figures}
 
@@ -134,10 +177,10 @@ def _figures(array: Any) -> Statistics:
     return Statistics(rms=rms(flat), p99_abs=float(np.quantile(flat, 0.99)))
 
 
-def _of_one_product(figures: Sequence[Statistics]) -> Limit:
-    rung = constant("gate_ladder_bf16")
-    p99, size = (max(getattr(s, n) or 0.0 for s in figures) for n in ("p99_abs", "rms"))
-    return Limit(constant("gate_ladder_width") * rung * p99, rung * size)
+def _floor(figures: Sequence[Statistics]) -> Limit:
+    least = floor((s, FLOAT32, BFLOAT16) for s in figures)
+    assert least is not None
+    return least
 
 
 def _apart(r: Any, c: Any) -> tuple[float, float]:

@@ -10,7 +10,8 @@ from unittest import mock
 import ml_dtypes
 import numpy as np
 
-from autodiff import taps
+import autodiff as ad
+from autodiff import ops, taps
 from checks.gates.corpus.fault import Function, Named, Run, home, patched
 
 FLOAT32, BFLOAT16 = "float32", "bfloat16"
@@ -185,6 +186,9 @@ def _whisper() -> Model:
         return wave.astype(np.float32), rng.integers(2, config.words, (2, 8))
 
     def forward(weights: Any, config: Any, waveform: Any, tokens: Any) -> None:
+        window = port.window(config, waveform.dtype)
+        spectra = ops.stft(port.padded(waveform, config), window, config.hop)
+        ad.tap("enc.power", spectra.real**2 + spectra.imag**2)
         audio = port.heard(weights, config, waveform)
         port.decode(weights, config, audio, tokens)
         _, past = port.decode(weights, config, audio, tokens[:, :6], None, "dec.gen")

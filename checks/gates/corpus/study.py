@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from checks.gates.corpus.bench import CALIBRATION_INPUTS, Bench, bench
+from checks.gates.corpus.bench import CALIBRATION_INPUTS, CORPUS, SOURCES, Bench, bench
 from checks.gates.corpus.fault import Fault
 from checks.gates.corpus.models import FLOAT32, POLICIES, Model, models
 from checks.gates.corpus.scores import Alarm, Outcome, Study, outcome, table
@@ -48,6 +48,8 @@ def study(
     seeds: Sequence[int],
     *,
     clean: int = CLEAN,
+    policy: str | None = None,
+    source: str = CORPUS,
     say: Say = lambda text: None,
 ) -> Study:
     """Run faults, and clean runs of their models, in every draw.
@@ -56,6 +58,9 @@ def study(
         chosen: the faults.
         seeds: of the draws; even ones have the sizes "tiny", odd ones "other".
         clean: clean runs for each model and policy.
+        policy: the one of faults and clean runs; by default faults are in float32, clean runs in
+            both.
+        source: where limits come from, see `bench`.
         say: called with a line for each draw.
     """
     start = time.perf_counter()
@@ -70,12 +75,14 @@ def study(
             for number, seed in enumerate(seeds):
                 place = Path(folder) / f"{name}-{seed}"
                 share = clean // len(seeds) + (number < clean % len(seeds))
-                for policy in model.policies:
-                    made = bench(model, seed, place / policy, policy, _size(model, seed))
-                    if policy == FLOAT32:
+                for one in model.policies:
+                    if policy not in (None, one):
+                        continue
+                    made = bench(model, seed, place / one, one, _size(model, seed), source)
+                    if one == (policy or FLOAT32):
                         outcomes += _faulty(made, mine)
                     alarms += _clean(made, share)
-                    counted[policy] += share
+                    counted[one] += share
                 say(f"{name}, draw {seed}: {len(mine)} faults, {time.perf_counter() - start:.0f} s")
     return Study(outcomes, alarms, counted, time.perf_counter() - start)
 
@@ -127,10 +134,19 @@ def lines(found: Study) -> Iterator[str]:
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
-    """Declare --seeds, --only and --json."""
-    command.add_argument("--seeds", type=int, default=SEEDS, help="draws of weights and inputs")
+    """Declare --seeds, --first-seed, --clean, --policy, --limits, --only and --json."""
     command.add_argument("--only", metavar="GLOB", help='faults, such as "ctc_head: *"')
+    options(command)
     command.add_argument("--json", metavar="FILE", help="write every outcome")
+
+
+def options(command: argparse.ArgumentParser) -> None:
+    """Declare what only the corpus knows."""
+    command.add_argument("--seeds", type=int, metavar="N", help=f"draws, {SEEDS} by default")
+    command.add_argument("--first-seed", type=int, metavar="N", help="of the first draw: 0")
+    command.add_argument("--clean", type=int, metavar="N", help=f"clean runs of a model: {CLEAN}")
+    command.add_argument("--policy", choices=POLICIES, help="of faults and clean runs")
+    command.add_argument("--limits", choices=SOURCES, help=f"where limits come from: {CORPUS}")
 
 
 def main(given: argparse.Namespace) -> int:
@@ -140,9 +156,17 @@ def main(given: argparse.Namespace) -> int:
     Raises:
         GateError: no fault matches, or the file cannot be written.
     """
-    seeds = range(max(1, getattr(given, "seeds", None) or SEEDS))
     say: Say = lambda text: print(text, file=sys.stderr)  # noqa: E731
-    found = study(faults(getattr(given, "only", None)), seeds, say=say)
+    chosen = {n: getattr(given, n, None) for n in ("seeds", "first_seed", "clean", "policy")}
+    first = chosen["first_seed"] or 0
+    found = study(
+        faults(getattr(given, "only", None)),
+        range(first, first + max(1, chosen["seeds"] or SEEDS)),
+        clean=CLEAN if chosen["clean"] is None else chosen["clean"],
+        policy=chosen["policy"],
+        source=getattr(given, "limits", None) or CORPUS,
+        say=say,
+    )
     for line in lines(found):
         print(line)
     if target := getattr(given, "json", None):

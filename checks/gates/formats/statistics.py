@@ -1,7 +1,7 @@
 """Figures of a tensor in one pass over its chunks, in float64, with bounded memory."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +26,13 @@ def doubles(values: npt.NDArray[Any]) -> Doubles:
         return flat.astype(np.float64)
 
 
+def bins_of(magnitudes: Doubles) -> npt.NDArray[np.uint32]:
+    """Return the bin of each finite magnitude; a larger one is in no lower bin."""
+    with np.errstate(all="ignore"):
+        single = np.minimum(magnitudes, _LARGEST).astype(np.float32)
+    return single.view(np.uint32) >> np.uint32(_SHIFT)
+
+
 @dataclass(slots=True)
 class Histogram:
     """Magnitudes counted by exponent: quantiles to within 0.8 %, whatever their number."""
@@ -34,10 +41,7 @@ class Histogram:
 
     def add(self, magnitudes: Doubles) -> None:
         """Count finite magnitudes; those beyond float32 as its largest or smallest."""
-        with np.errstate(all="ignore"):
-            single = np.minimum(magnitudes, _LARGEST).astype(np.float32)
-        bins = single.view(np.uint32) >> _SHIFT
-        self.counts += np.bincount(bins, minlength=_BINS)[:_BINS]
+        self.counts += np.bincount(bins_of(magnitudes), minlength=_BINS)[:_BINS]
 
     def quantile(self, share: float, largest: float = math.inf) -> float:
         """Return the middle of the bin that holds the quantile, never above `largest`.
@@ -52,6 +56,20 @@ class Histogram:
             return 0.0
         edges = (np.array([n, n + 1], np.uint32) << _SHIFT).view(np.float32).astype(np.float64)
         return min(float(edges[0]) if not np.isfinite(edges[1]) else float(edges.mean()), largest)
+
+    def places(self, shares: Sequence[float]) -> tuple[tuple[int, int], ...]:
+        """Return for each quantile (the smallest magnitude that such a share does not exceed) the
+        bin that holds it and its rank there, from 1; empty where nothing was counted.
+        """
+        sums = np.cumsum(self.counts)
+        total = int(sums[-1])
+        if not total:
+            return ()
+        ranks = [max(1, math.ceil(share * total)) for share in shares]
+        bins = [int(n) for n in np.searchsorted(sums, ranks)]
+        return tuple(
+            (n, rank - int(sums[n] - self.counts[n])) for n, rank in zip(bins, ranks, strict=True)
+        )
 
 
 @dataclass(slots=True)

@@ -109,29 +109,61 @@ def _nonfinite(key: str, side: Side, rules: Names) -> list[Problem]:
     return [Problem(what, str(side.path), fix)] if count else []
 
 
-def without_figures(candidate: str, rows: Iterable[TensorRow]) -> list[Problem]:
+def without_figures(candidate: Side, rows: Iterable[TensorRow]) -> list[Problem]:
     """Return the contract tensors of a comparison that could not be measured."""
     problems = []
     for row in rows:
         if row.status in (*MISSING, SHAPE, NONFINITE):
             what = f"the contract tensor {row.name!r} cannot be measured: {row.status}"
-            problems.append(Problem(what, candidate, "mend the candidate first: gate compare"))
+            fix = "mend the candidate first: gate compare"
+            problems.append(Problem(what, str(candidate.path), fix))
     return problems
 
 
-def faulty(candidate: str, rows: Iterable[TensorRow], understood: Sequence[str]) -> list[Problem]:
-    """Return the contract tensors whose error looks like a fault: a limit would hide it."""
+def infinities(references: Sequence[Side], beside: Sequence[Sequence[TensorRow]]) -> list[Problem]:
+    """Return where entries that are not finite agree with one reference run and not with another.
+
+    Arguments:
+        references: the runs.
+        beside: a candidate's rows beside each of them.
+    """
+    return [
+        Problem(
+            f"entries of {row.name!r} that are not finite agree with the first reference run alone",
+            str(side.path),
+            "run the reference alike, or leave that run out",
+        )
+        for side, rows in zip(references, beside, strict=True)
+        for row in rows
+        if row.measured is not None and row.measured.disagreements
+    ]
+
+
+def faulty(
+    candidate: str, beside: Sequence[Sequence[TensorRow]], understood: Sequence[str]
+) -> list[Problem]:
+    """Return the contract tensors whose error looks like a fault: a limit would hide it.
+
+    Arguments:
+        candidate: its path.
+        beside: its rows beside each reference run; causes stand in the first. An error that is
+            systematic beside fewer than half of the runs is of those runs.
+        understood: patterns of names.
+    """
     problems = []
-    for row in rows:
-        name, m = row.name.partition("#")[0], row.measured
+    for rows in zip(*beside, strict=True):
+        row, name = rows[0], rows[0].name.partition("#")[0]
+        odd = [r.measured for r in rows if r.systematic and r.measured is not None]
         if row.failed and row.cause is not None:
             what = f"{row.name!r} has a cause: {row.cause.text}"
             problems.append(Problem(what, candidate, "mend it; a wider limit would hide it"))
-        elif row.systematic and m is not None and m.eta is not None:
+        elif odd and 2 * len(odd) >= len(rows):
             if any(fnmatch.fnmatchcase(name, p) for p in understood):
                 continue
+            m = odd[0]
             what = f"the error of {row.name!r} is systematic: the reference's value explains "
-            what += f"{m.eta:.0%} of it (eta {figure(m.eta)}, noise alone {figure(m.eta_noise)})"
+            what += f"{m.eta:.0%} of it (eta {figure(m.eta or 0.0)}, noise alone "
+            what += f"{figure(m.eta_noise)}), beside {len(odd)} of {len(rows)} reference runs"
             fix = f'find it; where it is meant: --understood "{name}" --because "..."'
             problems.append(Problem(what, candidate, fix))
     return problems

@@ -6,7 +6,8 @@ from html import escape
 from itertools import combinations
 from pathlib import Path
 
-from checks.gates.comparison.detail import SHARES, Entry
+from checks.gates.comparison.detail import Entry
+from checks.gates.comparison.measure import SHARES
 from checks.gates.comparison.questions import QUESTIONS, would_have_passed
 from checks.gates.comparison.record import Result, TensorRow
 from checks.gates.comparison.several import Comparison
@@ -219,7 +220,8 @@ def _detail(label: str, row: TensorRow, *, opened: bool) -> str:
     owner = f' <span class="quiet">{escape(label)}</span>' if label else ""
     told = escape(row.cause.text) if row.cause else "unclassified"
     quantiles = zip(SHARES, found.quantiles, strict=False)
-    cells = [(f"p{100 * s:g}", shown(v)) for s, v in quantiles]
+    bound = f" (to {found.within:.1e} of it)" if found.within else ""
+    cells = [(f"p{100 * s:g}", shown(v) + bound) for s, v in quantiles]
     if row.measured is not None:
         cells.append(("max", shown(row.measured.max_abs)))
     figures = "".join(f"<div><dt>{k}</dt><dd>{escape(v)}</dd></div>" for k, v in cells)

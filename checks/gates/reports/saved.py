@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from checks.gates.comparison.apart import Apart, ThreeWay
-from checks.gates.comparison.detail import SHARES, Detail, Entry
-from checks.gates.comparison.measure import Measured
+from checks.gates.comparison.detail import Detail, Entry
+from checks.gates.comparison.measure import SHARES, Measured
 from checks.gates.comparison.record import (
     FIGURES,
     MISSING,
@@ -73,7 +73,14 @@ def result_of(record: Any, where: str) -> Result:
         only=table.text_or_none("only"),
         reference64=table.text_or_none("reference64"),
         changes=table.each("changes", _change),
+        replayed=record.get("replayed") is True,
+        alone=_alone(table) if "alone" in record else (0, 0),
     )
+
+
+def _alone(table: "_Table") -> tuple[int, int]:
+    reference, candidate = table.counts("alone", 2)
+    return reference, candidate
 
 
 def _table(record: Any, where: str) -> "_Table":
@@ -146,6 +153,7 @@ def _detail(table: "_Table") -> Detail:
         power=histogram.integer("power"),
         counts=tuple(histogram.counts("counts")),
         strips=tuple(tuple(s) for s in table.rows("strips")),
+        within=table.number("quantiles_within") if "quantiles_within" in table.record else 0.0,
     )
 
 

@@ -4,7 +4,7 @@ import contextlib
 import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import combinations
 from pathlib import Path
 from typing import TextIO
@@ -40,6 +40,7 @@ LEGEND = (
     "then the largest difference between two candidates"
 )
 _SURROGATE = re.compile("[\ud800-\udfff]")  # of paths that are no UTF-8
+_FEW = 3  # tensors of one side alone that have a line each
 _ROLES = {"gate": "gate", "informational": "info", "debug": "debug"}
 
 
@@ -66,6 +67,19 @@ def line(row: TensorRow, width: int = _NAME) -> Text:
     return text
 
 
+def folded(rows: Iterable[TensorRow], width: int = _NAME) -> Iterator[Text]:
+    """Yield the lines of tensors that one side alone has and no limit is asked of: many in one."""
+    rows = list(rows)
+    for status in MISSING:
+        alike = [r for r in rows if r.status == status]
+        if len(alike) <= _FEW:
+            yield from (line(r, width) for r in alike)
+            continue
+        names = ", ".join(r.name for r in alike[:_FEW])
+        told = f"{len(alike):,} debug tensors: {names}, ... (all of them in --json and --html)"
+        yield _text(f"{status:{_STATUS}} {told}", QUIET)
+
+
 def heading(label: str) -> Text:
     """Return the line above a candidate's rows."""
     return _text(f"candidate {label}", "bold")
@@ -87,7 +101,10 @@ def show_rows(report: Result | Comparison, out: Console, *, quiet: bool = False)
             out.print(invalid(problem), soft_wrap=True)
         width = width_of(r.name for r in result.rows)
         for row in rows:
-            out.print(line(row, width), soft_wrap=True)
+            if not row.aside:
+                out.print(line(row, width), soft_wrap=True)
+        for text in folded((r for r in rows if r.aside), width):
+            out.print(text, soft_wrap=True)
     show(report, out, problems=False)
 
 

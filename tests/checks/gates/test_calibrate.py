@@ -20,6 +20,7 @@ X, Y = normal(40, 50), 3 * normal(40, 50, seed=1)
 RUN = {"dtype_policy": "float32", "threads": 2, "versions": {"torch": "2.9"}}
 # Far below and far above the provisional limits of X, which are 2.6e-4 and 1e-5.
 SMALL, LARGE = 1e-7, 1e-3
+INFORMATIONAL = {"role": "informational"}
 
 
 def noisy(array: Any, size: float, seed: int) -> Any:
@@ -71,16 +72,23 @@ def test_limits_that_hold_are_kept(runs: Path, capsys: Captured) -> None:
     assert out[1].split()[:5] == ["enc.x", "0.0003", "kept", "3e-05", "kept"]
     assert out[-1] == f"{runs / 't.json'}: 0 of 2 tensors with new limits"
     after = read_contract(runs / "t.json")
-    assert after.limits == before
+    assert {n: (x.max_abs, x.mean_abs) for n, x in after.limits.items()} == {
+        n: (x.max_abs, x.mean_abs) for n, x in before.items()
+    }
+    assert after.limits["enc.x"].comment == ("From: kept; 3 reference and 2 candidate runs.",)
     assert after.comment[0] == "Ours."
     assert after.comment[1] == "Calibrated: dtype policy float32."
     assert after.comment[2] == "Calibrated: 3 reference runs, threads 2; torch 2.9."
     assert after.comment[3] == "Calibrated: 2 candidate runs, threads 2; torch 2.9."
-    words = after.comment[4].removeprefix("Calibrated: relative rms of the drift: ").split(", ")
+    assert after.comment[4] == (
+        "Calibrated: noise over 3 pairs of reference runs, drift over 6 pairs of both."
+    )
+    words = after.comment[5].removeprefix("Calibrated: relative rms of the drift: ").split(", ")
     assert [w.split()[0] for w in words] == ["enc.x", "enc.y"]
-    drift = np.sqrt(np.mean((noisy(X, SMALL, 20) - noisy(X, SMALL, 0)) ** 2, dtype=np.float64))
+    pairs = [(noisy(X, SMALL, 20 + c), noisy(X, SMALL, r)) for c in range(2) for r in range(3)]
+    drift = max(np.sqrt(np.mean((c - r) ** 2, dtype=np.float64)) for c, r in pairs)
     assert float(words[0].split()[1]) == pytest.approx(drift, rel=0.1)
-    assert len(after.comment) == 5
+    assert len(after.comment) == 6
 
 
 def test_drift_and_noise_decide(runs: Path, capsys: Captured) -> None:
@@ -92,15 +100,60 @@ def test_drift_and_noise_decide(runs: Path, capsys: Captured) -> None:
     found = calibrate(runs / "t.json", references, [other], because="bf16 weights")
     x, y = found.proposals
     assert x.decided == ("drift", "drift") and y.decided == ("noise", "noise")
-    apart = np.abs(noisy(X, LARGE, 40).astype(float) - noisy(X, SMALL, 0))
+    theirs = noisy(X, LARGE, 40).astype(float)
+    ours_of_x = [*(noisy(X, SMALL, n) for n in range(3)), X]  # every reference run counts
+    apart = max((np.abs(theirs - r) for r in ours_of_x), key=lambda e: float(e.max()))
     assert x.drift.max_abs == pytest.approx(apart.max())
     assert 1.5 * apart.max() <= x.new.max_abs <= 1.5 * apart.max() * 1.1
+    apart = max((np.abs(theirs - r) for r in ours_of_x), key=lambda e: float(e.mean()))
     assert 1.5 * apart.mean() <= x.new.mean_abs <= 1.5 * apart.mean() * 1.1
     ours = noisy(Y, 0.4 * LARGE, 41).astype(float)
     noise = max(np.abs(ours - noisy(Y, SMALL, 10 + n)).max() for n in range(3))
     assert y.noise.max_abs == pytest.approx(noise)
     assert 4 * noise <= y.new.max_abs <= 4 * noise * 1.1
     assert not found.problems
+
+
+def test_a_candidate_near_the_first_run_alone_is_held_against_all(runs: Path) -> None:
+    """The first run's rounding is shared by the candidate; the other runs show how rare that is."""
+    far = noisy(X, 1e-5, 50)
+    for n in (1, 2):
+        write_side(runs / f"f{n}", {"enc.x": far, "enc.y": noisy(Y, SMALL, n)}, **RUN)
+    limits = {"enc.x": {"max_abs": 1e-3, "mean_abs": 1e-9}}
+    write_limits(runs / "t.json", limits)
+    write_side(runs / "near", {"enc.x": noisy(X, SMALL, 0)}, **RUN)
+    references = [runs / "r0", runs / "f1", runs / "f2"]
+    (x,) = calibrate(runs / "t.json", references, [runs / "near"], because="rounding").proposals
+    apart = np.abs(far.astype(float) - noisy(X, SMALL, 0))
+    assert x.drift.mean_abs == pytest.approx(apart.mean())
+    assert x.relative == pytest.approx(np.sqrt(np.mean(apart**2) / np.mean(far**2.0)), rel=1e-3)
+
+
+def test_an_error_is_systematic_beside_half_of_the_runs(runs: Path) -> None:
+    """One odd reference run is not the candidate's fault; a fault is beside all of them."""
+    bent = (X + 1e-6 * np.sin(3 * X)).astype(np.float32)
+    write_side(runs / "odd", {"enc.x": bent, "enc.y": Y}, **RUN)
+    for others in (["r0", "r1", "odd"], ["r0", "r1", "r2"], ["odd", "r1", "r2"]):
+        found = calibrate(runs / "t.json", [runs / n for n in others], [runs / "c0"])
+        assert not found.problems, others
+    theirs = candidate(runs, x=bent)
+    found = calibrate(runs / "t.json", [runs / f"r{n}" for n in range(3)], [theirs])
+    assert str(found.problems[0]).partition("\n")[0].endswith(", beside 3 of 3 reference runs")
+
+
+def test_infinities_agree_with_every_reference_run(tmp_path: Path) -> None:
+    masks = []
+    for n in (1, 1, 2):
+        masks.append(np.where(np.arange(50) < n, -np.inf, X).astype(np.float32))
+        write_side(tmp_path / f"m{len(masks) - 1}", {"probs": (masks[-1], INFORMATIONAL)})
+    write_side(tmp_path / "c", {"probs": (masks[0], INFORMATIONAL)})
+    write_limits(tmp_path / "t.json", {"probs": {"max_abs": 0.1, "mean_abs": 0.1}})
+    references = [tmp_path / f"m{n}" for n in range(3)]
+    found = calibrate(tmp_path / "t.json", references, [tmp_path / "c"])
+    assert [p.where for p in found.problems] == [str(references[2])]
+    assert "'probs' that are not finite agree with the first reference run alone" in (
+        found.problems[0].what
+    )
 
 
 def test_the_provisional_limit_is_the_least_of_a_wider_one(runs: Path) -> None:
@@ -149,7 +202,8 @@ def test_widening_needs_a_reason_which_is_kept(runs: Path, capsys: Captured) -> 
     assert (runs / "t.json").read_text() == before
     assert run(runs, "--because", "bf16 in the projections", candidates=["other"]) == 0
     comment = json.loads((runs / "t.json").read_text())["enc.x"]["_comment"]
-    assert comment[0] == "First." and len(comment) == 2
+    assert comment[0] == "First." and len(comment) == 3
+    assert comment[2] == "From: drift; 3 reference and 1 candidate run."
     assert comment[1].startswith("Widened ") and comment[1].endswith(": bf16 in the projections")
     assert "max_abs 0.0003 -> 0.0015 by drift" in comment[1]
 

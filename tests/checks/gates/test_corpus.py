@@ -146,6 +146,29 @@ def test_the_study_as_a_command(tmp_path: Path, capsys: Any) -> None:
         studies.main(bad)
 
 
+def test_a_study_of_one_policy_with_the_limits_of_a_command(capsys: Any) -> None:
+    """Faults and clean runs in bfloat16, of other draws; the limits are those of `gate init`."""
+    command = argparse.ArgumentParser()
+    studies.arguments(command)
+    only = "rnnt_joint: no bias"
+    options = ["--only", only, "--seeds", "1", "--policy", "bfloat16", "--limits", "init"]
+    given_ = command.parse_args([*options, "--first-seed", "7", "--clean", "2"])
+    assert studies.main(given_) == 0
+    said = capsys.readouterr()
+    assert "rnnt_joint, draw 7: 3 faults" in said.err
+    assert "structural faults caught: 3 of 3" in said.out
+    assert "false positives in clean float32 runs: 0 of 0" in said.out
+    assert "false positives in clean bfloat16 runs: 0 of 2 (0.0%)" in said.out
+
+
+def test_the_command_knows_the_studys_choices() -> None:
+    from checks.gates.commands import power
+    from checks.gates.corpus.bench import SOURCES
+    from checks.gates.corpus.models import POLICIES
+
+    assert (power.SOURCES, power.POLICIES) == (SOURCES, POLICIES)
+
+
 def test_a_study_that_misses_a_fault_says_so(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     nothing = MADE("nothing", 20, instead("ctc_head.collapsed", lambda *a: None), "ctc.conv")
     monkeypatch.setattr(studies, "faults", lambda only=None: [nothing])

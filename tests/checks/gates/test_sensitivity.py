@@ -198,7 +198,11 @@ def test_least(folder: Path, capsys: Captured) -> None:
     ("options", "code", "text"),
     [
         (["r"], 3, "the limits are absent\n  at --tolerances"),
-        (["r", "--tolerances", "t.json", "--seeds", "3"], 3, "seeds are of the corpus"),
+        (["r", "--tolerances", "t.json", "--seeds", "3"], 3, "--seeds is of the corpus"),
+        (["r", "--tolerances", "t.json", "--clean", "3"], 3, "--clean is of the corpus"),
+        (["r", "--tolerances", "t.json", "--first-seed", "3"], 3, "--first-seed is of the corpus"),
+        (["r", "--tolerances", "t.json", "--policy", "bfloat16"], 3, "--policy is of the corpus"),
+        (["r", "--tolerances", "t.json", "--limits", "init"], 3, "--limits is of the corpus"),
         (["r", "--tolerances", "t.json", "--only", "x"], 2, "no contract tensors: nothing was"),
         (["r", "--tolerances", "more.json"], 2, "'gone' is missing on the reference"),
         (["r", "--tolerances", "none.json"], 3, "cannot be read"),
@@ -227,11 +231,15 @@ def test_without_a_dump_the_corpus_is_run(monkeypatch: Any, capsys: Captured) ->
     monkeypatch.setattr("checks.gates.commands.power._present", lambda module: True)
     monkeypatch.setitem(sys.modules, "checks.gates.corpus.study", study)
     monkeypatch.setattr("importlib.import_module", lambda name: sys.modules[name])
-    options = ["--seeds", "2", "--only", "mask*", "--json", "f.json"]
+    options = ["--seeds", "2", "--only", "mask*", "--json", "f.json", "--limits", "init"]
+    options += ["--policy", "bfloat16", "--first-seed", "50", "--clean", "3"]
     study_code = main(["gate", "power", *options])
     assert study_code == 7
     (given,) = seen
     assert (given.seeds, given.only, given.json) == (2, "mask*", Path("f.json"))
+    assert (given.limits, given.policy, given.first_seed, given.clean) == (
+        *("init", "bfloat16", 50, 3),
+    )
     monkeypatch.setattr("checks.gates.commands.power._present", lambda module: False)
     assert main(["gate", "power"]) == 3
     assert "the corpus of faults is not installed" in capsys.readouterr().err

@@ -97,6 +97,80 @@ def test_steps_are_found_anew_by_rejudging(tmp_path: Path) -> None:
     assert isinstance(same, Result) and steps(same) == steps(result)
 
 
+def test_blocks_that_were_run_are_not_offered_again_by_rejudging(tmp_path: Path) -> None:
+    wrong = {"a": X, "b": normal(24, 64, seed=9)}
+    result = judged(tmp_path, {"a": X, "b": Y}, wrong, blocks=[Block("b", ("a",), lambda x: x)])
+    assert result.cause is None and result.replayed and steps(result) == []
+    (tmp_path / "r.json").write_text(to_json(result))
+    same = rejudge(tmp_path / "r.json", tmp_path / "limits.json")
+    assert isinstance(same, Result) and same.exit_code == 1 and steps(same) == []
+    # A tensor that fails by other limits alone was never looked at: that offer is no repetition.
+    near = {"a": (X + 1e-7 * Y).astype(np.float32), "b": wrong["b"]}
+    blocks = [Block("b", ("a",), lambda x: x)]
+    result = judged(tmp_path / "n", {"a": X, "b": Y}, near, blocks=blocks)
+    (tmp_path / "n.json").write_text(to_json(result))
+    tight = write_limits(tmp_path / "tight.json", {"a": {"max_abs": 0.0, "mean_abs": 0.0}})
+    again = rejudge(tmp_path / "n.json", tight)
+    assert isinstance(again, Result) and again.first is not None and again.first.name == "a"
+    assert len(steps(again)) == 1 and "isolate" in steps(again)[0]
+
+
+def test_chosen_names_hide_no_hint(tmp_path: Path) -> None:
+    """`--only "enc.*"`: the candidate's tensors are there under other names."""
+    result = judged(tmp_path, many("enc", 5), many("layers", 5), only="enc.*")
+    assert [r.name.partition(".")[0] for r in result.rows] == ["enc"] * 5
+    (text,) = steps(result)
+    assert text.endswith(
+        "--suggest (5 contract tensors are missing on the candidate, 5 others are there)"
+    )
+    (tmp_path / "r.json").write_text(to_json(result))
+    again = rejudge(tmp_path / "r.json", tmp_path / "limits.json")
+    assert isinstance(again, Result) and steps(again) == steps(result)
+    one = judged(tmp_path / "one", many("enc", 5), many("enc", 4), only="enc.4")
+    assert steps(one) == []  # the others that are there are in the contract
+
+
+# --- tensors of one side alone ---
+
+
+def test_many_tensors_of_one_side_are_one_line(tmp_path: Path, capsys: Captured) -> None:
+    r = write_side(tmp_path / "r", {"a": X, "b": Y})
+    c = write_side(tmp_path / "c", {"a": X, **many("tap", 12), "b": Y})
+    limits = write_limits(tmp_path / "limits.json", {"a": TIGHT, "b": TIGHT})
+    files = [tmp_path / "r.json", tmp_path / "r.html"]
+    options = ["--json", str(files[0]), "--html", str(files[1])]
+    assert main(["gate", "compare", str(r), str(c), "--tolerances", str(limits), *options]) == 0
+    out = capsys.readouterr().out
+    assert [s.split()[:2] for s in out.splitlines()[:3]] == [
+        *(["ok", "a"], ["ok", "b"], ["MISSING-reference", "12"])
+    ]
+    told = "12 debug tensors: tap.0, tap.1, tap.2, ... (all of them in --json and --html)"
+    assert out.splitlines()[2] == f"MISSING-reference {told}"
+    assert out.count("MISSING") == 1
+    for file in files:
+        assert all(f"tap.{n}" in file.read_text() for n in range(12))
+    assert main(["gate", "report", str(files[0])]) == 0
+    assert capsys.readouterr().out.split() == out.split()
+
+
+def test_few_tensors_of_one_side_have_a_line_each(tmp_path: Path, capsys: Captured) -> None:
+    sides = {"r": {"a": X, "only.r": Y}, "c": {"a": X, **many("tap", 3)}, "d": {**many("tap", 4)}}
+    paths = [str(write_side(tmp_path / n, t)) for n, t in sides.items()]
+    limits = str(write_limits(tmp_path / "limits.json", {"a": TIGHT}))
+    assert main(["gate", "compare", *paths, "--tolerances", limits]) == 1
+    lines = [s.split()[:2] for s in capsys.readouterr().out.splitlines()]
+    assert lines[:6] == [
+        *(["candidate", "c"], ["ok", "a"], ["MISSING-candidate", "only.r"]),
+        *(["MISSING-reference", f"tap.{n}"] for n in range(3)),
+    ]
+    assert lines[6:10] == [
+        *(["candidate", "d"], ["MISSING-candidate", "a"], ["MISSING-candidate", "only.r"]),
+        ["MISSING-reference", "4"],
+    ]
+    assert main(["gate", "compare", *paths[:2], "--tolerances", limits, "--quiet"]) == 0
+    assert "MISSING" not in capsys.readouterr().out
+
+
 # --- dtypes ---
 
 

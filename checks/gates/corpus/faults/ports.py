@@ -56,9 +56,9 @@ def _front_pad(config: Any, x: Any) -> Any:
     return np.pad(x, ((0, 0), (config.pad, 0)), mode="reflect")
 
 
-def _gates(w: Any) -> Any:
+def _gates(w: Any, order: Any = (0, 1, 3, 2)) -> Any:
     parts = np.split(w, 4)
-    return np.concatenate([parts[0], parts[1], parts[3], parts[2]])
+    return np.concatenate([parts[n] for n in order])
 
 
 def _no_state(which: str) -> Any:
@@ -91,6 +91,9 @@ SILERO = (
     _s("logarithm of the magnitude", 6, after(f"{S}.magnitude", np.log1p), "enc.mag.out"),
     _s("sines before cosines", 8, weight(BASIS, _halves), "enc.stft.out", "slices permuted",
        "shifted"),
+    _s("gates in the order of ONNX", 8, lambda run: replace(run, weights={
+        k: _gates(w, (0, 3, 1, 2)) if ".rnn." in k else w for k, w in run.weights.items()}),
+       "dec.lstm.h"),
     _s("gates in another order", 8, lambda run: replace(run, weights={
         k: _gates(w) if ".rnn." in k else w for k, w in run.weights.items()}), "dec.lstm.h"),
     _s("rectifier left out of the head", 10, patched(f"{S}.head", lambda f: lambda w, h: f(
@@ -136,6 +139,18 @@ def _no_norm(weights: Any, config: Any, name: str, x: Any) -> Any:
     return y.reshape(*y.shape[:2], -1, config.head_width)
 
 
+def _keys_alone(before: Any) -> Any:
+    def normed(weights: Any, config: Any, name: str, x: Any) -> Any:
+        return (_no_norm if name == "k" else before)(weights, config, name, x)
+
+    return normed
+
+
+def _first_left_out(before: Any) -> Any:
+    """No norm in front of attention, whose inputs have three axes and the stream's width."""
+    return lambda x, w, eps: before(x, w, eps) if x.ndim == 4 else x
+
+
 def _all_seen(queries: int, keys: int) -> Any:
     return np.ones((queries, keys), bool)
 
@@ -176,7 +191,11 @@ QWEN = (
        exchanged(f"{L0}.self_attn.q_norm", f"{L0}.self_attn.k_norm"), f"{D0}.q_norm",
        "factor per slice"),
     _q("queries and keys not normalised", 10, instead(f"{Q}.normed_heads", _no_norm),
-       f"{D0}.q_norm"),
+       f"{D0}.q_norm", "normalisation"),
+    _q("keys not normalised", 10, patched(f"{Q}.normed_heads", _keys_alone), f"{D0}.k_norm",
+       "normalisation"),
+    _q("first norm left out", 10, patched(f"{Q}.rms_norm", _first_left_out), f"{D0}.norm",
+       "normalisation", "another tensor"),
     _q("no residual connection", 11, instead(f"{Q}.residual", lambda x, y: y),
        f"{D0}.attn_norm"),
     _q("branches halved", 11, instead(f"{Q}.residual", lambda x, y: x + y * x.dtype.type(0.5)),
@@ -218,6 +237,15 @@ def _late(before: Any) -> Any:
     return padded
 
 
+def _bank(low: float = 0.0, scale: str = "slaney") -> Any:
+    def filters(config: Any) -> Any:
+        high = min(8000.0, config.rate / 2)
+        points, rate = config.n_fft, config.rate
+        return ops.mel_weights(config.mels, points, rate, low, high, scale=scale, area=True)
+
+    return filters
+
+
 def _eps(x: Any, weights: Any, path: str) -> Any:
     scale, shift = (weights[f"{path}.{n}"].astype(x.dtype) for n in ("weight", "bias"))
     return ops.layer_norm(x, scale, shift, eps=1e-3)
@@ -244,13 +272,20 @@ def _top_left(queries: int, keys: int) -> Any:
 
 
 WHISPER = (
-    _w("one hop late", 1, patched(f"{W}.padded", _late), "enc.mel.in", "shifted"),
+    _w("one hop late", 1, patched(f"{W}.padded", _late), "enc.power", "shifted"),
+    _w("HTK mel scale for Slaney's", 2, instead(f"{W}.filters", _bank(scale="htk")), "enc.mel.in",
+       "mel filters"),
+    _w("filters from 20 Hz", 2, instead(f"{W}.filters", _bank(low=20.0)), "enc.mel.in",
+       "mel filters"),
     _w("filters not of one area", 2, after(f"{W}.filters", lambda f: f / f.max(
         1, keepdims=True)), "enc.mel.in", "offset per slice"),
     _w("zeros for reflection", 3, instead(f"{W}.padded", lambda x, c: np.pad(
-        x, ((0, 0), (c.n_fft // 2,) * 2))), "enc.mel.in", "partial"),
+        x, ((0, 0), (c.n_fft // 2,) * 2))), "enc.power", "partial"),
     _w("mel in bfloat16", 4, after(f"{W}.log_mel", held_in(ml_dtypes.bfloat16)), "enc.conv.0.out"),
-    _w("natural logarithm", 6, instead(f"{W}.logarithm", np.log), "enc.mel.in", "affine"),
+    _w("natural logarithm", 6, instead(f"{W}.logarithm", np.log), "enc.mel.in", "affine",
+       "logarithm"),
+    _w("logarithm to base 2", 6, instead(f"{W}.logarithm", np.log2), "enc.mel.in", "affine",
+       "logarithm"),
     _w("epsilon 1e-3 for 1e-5", 6, instead(f"{W}.norm", _eps), f"{E0}.norm1", "normalisation",
        "affine per slice"),
     _w("RMS norm with the bias kept", 6, instead(f"{W}.norm", _rms), f"{E0}.norm1",
@@ -273,7 +308,8 @@ WHISPER = (
     _w("step in front of the past", 15, instead(f"{W}.grown", lambda past, new: np.concatenate(
         [new, past], 2)), "dec.gen.block.0.cache.k#1", "shifted", "slices permuted"),
     _w("step written over the last word", 15, instead(f"{W}.grown", lambda past, new:
-       np.concatenate([past[:, :, :-1], new, 0 * new], 2)), "dec.gen.block.0.cache.k#1", "partial"),
+       np.concatenate([past[:, :, :-1], new, 0 * new], 2)), "dec.gen.block.0.cache.k#1",
+       "cache place"),
     _w("another word", 16, given(1, _word), "dec.token_emb", "partial"),
     _w("a start token too many", 16, given(1, _start_token), "dec.token_emb", "shifted"),
     _w("mask from the top left", 21, instead(f"{W}.visible", _top_left),
