@@ -1,7 +1,8 @@
 """The transforms: jvp, vjp, linearize, grad, value_and_grad, hvp and vmap of Python functions."""
 
 import functools
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -90,7 +91,11 @@ def _tangent(value: Any, primal: Any, what: str) -> Any:
             f"pass an array of shape {spec.shape}",
         )
     if given.dtype.kind == "c" and spec.dtype.kind != "c":
-        raise ShapeError(f"{what} is complex", f"its primal value is {spec.dtype.name}")
+        raise ShapeError(
+            f"{what} is complex",
+            f"its primal value is {spec.dtype.name}",
+            "pass real values, e.g. its real part np.real(t)",
+        )
     return value if given.dtype == spec.dtype else bind("CAST", value, dtype=spec.dtype)
 
 
@@ -100,9 +105,11 @@ def jvp(f: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any, Any]:
     Arguments: `primals` and `tangents` are tuples of f's positional arguments and of tangents of
     the same containers and shapes; a tangent may be None (held fixed), and is ignored for integer
     and bool leaves. Returns output and output tangent in f's own containers (None for integer and
-    bool outputs). Raises TreeError, ShapeError for tangents that do not match.
+    bool outputs). Raises TreeError, ShapeError for tangents that do not match,
+    NotDifferentiableError where no argument is floating or complex.
     """
     program, values, captured = _traced(f, _as_tuple(primals, "primals"))
+    _require_inexact(values, "jvp", f)
     dots = _flat_tangents(tangents, program, values)
     outs, out_dots = jvp_eval(program, values, dots, captured)
     results = owned_results(
@@ -132,6 +139,17 @@ def _is_none(value: Any) -> bool:
     return isinstance(value, np.ndarray) and value.dtype == object
 
 
+def _require_inexact(values: Sequence[Any], transform: str, f: Callable[..., Any]) -> None:
+    """There must be something to differentiate: integers and bools are held fixed."""
+    if not any(is_inexact(spec_of(v).dtype) for v in values):
+        held = ", ".join(sorted({spec_of(v).dtype.name for v in values})) or "no arrays"
+        raise NotDifferentiableError(
+            f"{transform} of '{function_name(f)}' at arguments that hold {held} alone",
+            quoted(user_line()),
+            "integers and bools have no tangent space: convert with x.astype(float)",
+        )
+
+
 def _as_tuple(values: Any, what: str) -> tuple[Any, ...]:
     if not isinstance(values, tuple | list):
         raise TreeError(
@@ -159,6 +177,7 @@ def linearize(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., 
     from autodiff.interpret import run
 
     program, values, captured = _traced(f, primals)
+    _require_inexact(values, "linearize", f)
     values = _kept(values)
     leaves_tree = program.in_tree
     outs: list[Any] = []
@@ -202,8 +221,10 @@ def vjp(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tupl
     The cotangent has the output's containers (None entries are zero); integer and bool arguments
     get None. The pairing is `Re sum(u * v)` without conjugation, so for complex z = x + iy and a
     real output u the result for `ct = 1` is du/dx - i du/dy.
+    Raises NotDifferentiableError where no argument is floating or complex.
     """
     program, values, captured = _traced(f, primals)
+    _require_inexact(values, "vjp", f)
     values = _kept(values)
     outs, pull = vjp_eval(program, values, captured)
     # the pullback holds its outputs too: y written over must not change it (NVIDIA/warp#1350)
@@ -287,8 +308,21 @@ def grad(
     return gradient
 
 
+def is_single(argnums: Any) -> bool:
+    """Whether argnums names one argument, whose derivative comes bare, rather than a tuple."""
+    return not isinstance(argnums, Iterable) or isinstance(argnums, str)
+
+
 def _argnums(argnums: int | Sequence[int], count: int, name: str) -> tuple[int, ...]:
-    nums = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    try:
+        given: Any = (argnums,) if is_single(argnums) else argnums
+        nums = tuple(map(operator.index, given))
+    except TypeError:
+        raise TreeError(
+            f"argnums={argnums!r} of '{name}' is no position",
+            quoted(user_line()),
+            "name positional arguments by an int, or by a tuple of ints",
+        ) from None
     for n in nums:
         if not -count <= n < count:
             raise TreeError(
@@ -330,14 +364,18 @@ def _split(leaves: list[Any], args: Sequence[Any], nums: Sequence[int], argnums:
         count = treedef.num_leaves
         results.append(tree.unflatten(treedef, leaves[start : start + count]))
         start += count
-    return results[0] if isinstance(argnums, int) else tuple(results)
+    return results[0] if is_single(argnums) else tuple(results)
 
 
 def _require_scalar(program: Program, has_aux: bool, name: str) -> None:
     out = tree.unflatten(program.out_tree, [a.spec for a in program.outputs])
     first = out[0] if has_aux and isinstance(out, tuple) and len(out) == 2 else out
     if has_aux and first is out:
-        raise TreeError(f"'{name}' must return (value, aux) with has_aux=True")
+        raise TreeError(
+            f"'{name}' must return (value, aux) with has_aux=True",
+            quoted(user_line()),
+            "return a pair, or leave has_aux out",
+        )
     if not isinstance(first, Spec) or first.shape != ():
         shown = str(first) if isinstance(first, Spec) else f"a {type(first).__name__}"
         raise ShapeError(
@@ -365,7 +403,9 @@ def hvp(f: Callable[..., Any], primals: Any, tangents: Any) -> Any:
     )
     if not nums:
         raise NotDifferentiableError(
-            f"hvp of '{function_name(f)}' over integer arguments only", quoted(user_line())
+            f"hvp of '{function_name(f)}' over integer arguments only",
+            quoted(user_line()),
+            "integers and bools have no tangent space: convert with x.astype(float)",
         )
     gradient = grad(f, argnums=nums if len(args) > 1 else 0)
     _, dots = jvp(gradient, args, tangents)

@@ -41,11 +41,9 @@ class Source:
         text = self.scope.library.text()
         return [text] if text else []
 
-    def code(self) -> str:
-        """What is executed: imports, kernels and the body; `namespace` holds the rest."""
-        return "\n\n\n".join(
-            ["\n".join(sorted(self.scope.library.imports)), *self.kernels(), self.body]
-        )
+    def head(self) -> str:
+        """Imports and kernels, in front of the body; `namespace` holds the rest."""
+        return "\n\n\n".join(["\n".join(sorted(self.scope.library.imports)), *self.kernels()])
 
     def namespace(self) -> dict[str, Any]:
         """Constants (not writeable), helpers and taps that the code names."""
@@ -80,10 +78,19 @@ def generate(program: Program, name: str, hints: Sequence[str]) -> Source:
 
 def _with_imports(body: str, scope: Scope) -> str:
     """The text with NumPy's functions called by their bare names, which Python finds faster."""
-    found = {n for n in _CALL.findall(body) if n in _IMPORTED and n not in scope.namer.taken}
+    found: set[str] = set()
+
+    def bare(call: re.Match[str]) -> str:
+        name = call[1]
+        if name not in _IMPORTED or name in scope.namer.taken:
+            return call[0]
+        found.add(name)
+        return name
+
+    body = _CALL.sub(bare, body)
     if found:
         scope.library.imports.add(f"from numpy import {', '.join(sorted(found))}")
-    return _CALL.sub(lambda m: m[1] if m[1] in found else m[0], body)
+    return body
 
 
 _CALL = re.compile(r"\bnp\.(\w+)\b(?=\(|\.reduce\()")
@@ -137,12 +144,15 @@ class Printer:
 
     def workspace(self) -> str:
         """The function that makes the buffers."""
+        memory = (
+            f"{INDENT}memory = np.empty({self.arena.size + 64}, np.uint8)",
+            f"{INDENT}memory = memory[-memory.ctypes.data % 64 :]",
+        )
         lines = [
             "def workspace():",
             f'{INDENT}"""Buffers of one call, {self.arena.size} bytes; values share places in '
             'turn."""',
-            f"{INDENT}memory = np.empty({self.arena.size + 64}, np.uint8)",
-            f"{INDENT}memory = memory[-memory.ctypes.data % 64 :]",
+            *(memory if self.fixed else ()),
             f"{INDENT}kept = [None] * {self.kept}",
             *(f"{INDENT}{v.name} = {text}" for v, text in self.fixed.items()),
             wrapped(f"{INDENT}return (", ["kept", *(v.name for v in self.fixed)], ",)"),

@@ -18,6 +18,12 @@ class AutodiffError(Exception):
         self.what, self.where, self.fix, self.data = what, where, fix, data
         super().__init__("\n".join(line for line in (what, where, fix) if line))
 
+    def locate(self, line: str) -> None:
+        """Add a source line to what the error says of the place, unless it names one."""
+        if " at " not in f" {self.where}":
+            self.where = f"{self.where}, {line}" if self.where else line
+            self.args = ("\n".join(part for part in (self.what, self.where, self.fix) if part),)
+
 
 class ProgramError(AutodiffError):
     """A program breaks the rules of the representation."""

@@ -5,6 +5,7 @@ import functools
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,10 @@ class Executable:
         name = program.name if program.name.isidentifier() else "f"
         self.source: Source = generate(program, f"{name}_flat", _hints(program))
         space = self.source.namespace()
-        exec(builtins.compile(self.source.code(), f"<compiled {name}>", "exec"), space)
+        head = self.source.head()
+        if head:
+            exec(_code(head, "<kernels>"), space)
+        exec(_code(self.source.body, f"<compiled {name}>"), space)
         self.run: Callable[..., tuple[Array, ...]] = space[self.source.name]
         self.workspace: Callable[[], tuple[Array, ...]] = space["workspace"]
         self.pool: deque[tuple[Array, ...]] = deque()
@@ -58,6 +62,12 @@ class Executable:
             trees = (self.program.in_tree, self.program.out_tree)
             self._attempts[kinds] = make_attempt(*trees, self.program.in_specs, kinds, names)
         return self._attempts[kinds]
+
+
+@functools.lru_cache(maxsize=256)
+def _code(text: str, name: str) -> CodeType:
+    """The code of a text; programs share kernels, and often differ in constants alone."""
+    return builtins.compile(text, name, "exec")
 
 
 def _hints(program: Program) -> list[str]:

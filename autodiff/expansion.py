@@ -17,8 +17,16 @@ def needs_expansion(op: Op) -> bool:
 
 def expanded(program: Program) -> Program:
     """The program with composites that lack derivative rules replaced by their bodies."""
-    if not any(needs_expansion(eq.op) for eq in program.equations):
+    if not any([needs_expansion(eq.op) for eq in program.equations]):
         return program
+    known: Program | None = program.__dict__.get("_expanded")
+    if known is None:
+        known = _expanded(program)
+        object.__setattr__(program, "_expanded", known)
+    return known
+
+
+def _expanded(program: Program) -> Program:
     n = len(program.captures)
     specs = tuple(v.spec for v in (*program.captures, *program.inputs))
     flat = program_of(

@@ -9,6 +9,7 @@ Each family states one shape rule, one batching rule and one way of writing deri
   composite   a body in other ops
 """
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy as np
 from autodiff.errors import ShapeError
 from autodiff.op import Op, define
 from autodiff.program import Spec
-from autodiff.trace import bind, spec_of
+from autodiff.trace import bind, quoted, spec_of, user_line
 from autodiff.tracer import Tracer
 
 Rule = Callable[..., Any]
@@ -55,6 +56,15 @@ def real_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype
 
 
+def whole(value: Any, what: str) -> int:
+    """An integer parameter as a plain int; a float is an error, never cut off."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        where = quoted(user_line())
+        raise ShapeError(f"{what} is {value!r}, not an integer", where, "pass an int") from None
+
+
 def axis_tuple(axis: Any, ndim: int, kind: str) -> tuple[int, ...]:
     """Axes as a sorted tuple of non-negative ints; None is all axes."""
     if axis is None:
@@ -62,7 +72,7 @@ def axis_tuple(axis: Any, ndim: int, kind: str) -> tuple[int, ...]:
     axes = axis if isinstance(axis, tuple | list) else (axis,)
     result = []
     for a in axes:
-        a = int(a)
+        a = whole(a, f"axis of {kind}")
         if not -ndim <= a < ndim:
             raise ShapeError(
                 f"axis {a} is out of bounds for {ndim} axes", f"in op {kind}", "pick a valid axis"

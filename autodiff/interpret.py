@@ -12,7 +12,7 @@ import numpy as np
 from autodiff import precision as products
 from autodiff import rounding
 from autodiff.errors import ShapeError
-from autodiff.native import evaluate_native, replay
+from autodiff.native import evaluate_native, quiet, replay
 from autodiff.op import Op, body_program
 from autodiff.program import Atom, Equation, Literal, Program, Spec, Var
 from autodiff.simplify import fold_converts as fold
@@ -92,7 +92,7 @@ def interpret_flat(
     values = [
         mode.enter(np.asarray(a), v.spec) for a, v in zip(args, _parameters(program), strict=True)
     ]
-    with np.errstate(all="ignore"):
+    with quiet():
         results = mode.run(program, *values)
         return tuple(
             rounding.cast(r, mode.dtype(a.spec.dtype))
@@ -207,8 +207,9 @@ class Reference:
         if self.folds:
             program = fold(program)
         env: dict[Var, Array] = dict(zip(_parameters(program), args, strict=True))
+        wide = self.dtype(FLOAT64) is FLOAT64
         for eq, body, dead in _steps(program):
-            values = [self.read(a, env) for a in eq.inputs]
+            values = [env[a] if type(a) is Var else self.read(a, env) for a in eq.inputs]
             try:
                 if body is not None:
                     results = self.run(body, *values)
@@ -217,7 +218,11 @@ class Reference:
             except ShapeError as error:
                 raise ShapeError(error.what, quoted(eq.source), error.fix) from None
             for var, value in zip(eq.outputs, results, strict=True):
-                env[var] = self.round(value, var.spec.dtype)
+                declared = var.spec.dtype
+                plain = wide and declared is FLOAT64 and type(value) is np.ndarray
+                if not (plain and value.dtype is FLOAT64):  # else there is nothing to round
+                    value = self.round(value, declared)
+                env[var] = value
             for var in dead:
                 env.pop(var, None)
         return tuple([self.read(a, env) for a in program.outputs])

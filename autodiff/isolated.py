@@ -4,8 +4,9 @@ In a clean namespace, or in a process of their own in which nothing but NumPy, S
 standard library can be imported.
 """
 
-import ast
+import inspect
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -15,7 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from autodiff import packed as packing
 from autodiff.errors import AutodiffError
+from autodiff.packed import Packed, unpacked
 
 Array = np.ndarray[Any, Any]
 
@@ -33,9 +36,12 @@ class RunError(AutodiffError, RuntimeError):
         )
 
 
+_TOP_LEVEL = re.compile(r"^def (\w+)\(", re.MULTILINE)
+
+
 def entry_name(source: str) -> str:
     """The function of flat arrays in a rendered module: its last one, or `<name>_flat`."""
-    names = [n.name for n in ast.parse(source).body if isinstance(n, ast.FunctionDef)]
+    names = _TOP_LEVEL.findall(source)
     flat = f"{names[-1]}_flat"
     return flat if flat in names else names[-1]
 
@@ -60,21 +66,22 @@ def run_isolated(
     """
     with tempfile.TemporaryDirectory(prefix="rendered-") as folder:
         home = Path(folder)
+        packed = Packed()
         listing = [
-            {"source": source, "entry": entry_name(source), "count": len(args)}
+            {
+                "source": source,
+                "entry": entry_name(source),
+                "arguments": [packed.add(_portable(np.asarray(a))) for a in args],
+            }
             for source, args in jobs
         ]
         (home / "jobs.json").write_text(json.dumps(listing), encoding="utf-8")
-        arrays = {
-            f"a{i}_{j}": _portable(np.asarray(a))
-            for i, (_, args) in enumerate(jobs)
-            for j, a in enumerate(args)
-        }
-        np.savez(home / "arguments.npz", **arrays)  # type: ignore[arg-type]
+        (home / "packed.py").write_text(inspect.getsource(packing), encoding="utf-8")
+        (home / "arguments.bin").write_bytes(packed.data())
         _run_process(home, timeout)
-        errors = json.loads((home / "errors.json").read_text(encoding="utf-8"))
-        with np.load(home / "results.npz", allow_pickle=False) as results:
-            return [_result(i, errors, results) for i in range(len(jobs))]
+        errors, places = json.loads((home / "results.json").read_text(encoding="utf-8"))
+        data = (home / "results.bin").read_bytes()
+        return [_result(i, errors, places, data) for i in range(len(jobs))]
 
 
 def _portable(array: Array) -> Array:
@@ -89,15 +96,16 @@ def _run_process(home: Path, timeout: float) -> None:
         )
     except subprocess.TimeoutExpired:
         raise RunError(f"the process took longer than {timeout} s", "") from None
-    if done.returncode or not (home / "errors.json").exists():
+    if done.returncode or not (home / "results.json").exists():
         raise RunError(f"the process ended with code {done.returncode}", done.stderr)
 
 
-def _result(i: int, errors: dict[str, str], results: Any) -> tuple[Array, ...] | RunError:
+def _result(
+    i: int, errors: dict[str, str], places: dict[str, Any], data: bytes
+) -> tuple[Array, ...] | RunError:
     if str(i) in errors:
         return RunError(f"rendered program {i} failed", errors[str(i)])
-    count = int(results[f"n{i}"])
-    return tuple(results[f"r{i}_{k}"] for k in range(count))
+    return tuple(unpacked(data, *place) for place in places[str(i)])
 
 
 _PROCESS = '''
@@ -121,20 +129,21 @@ sys.meta_path.insert(0, Refuse)
 home = pathlib.Path(sys.argv[1])
 import numpy as np
 
+exec((home / "packed.py").read_text(encoding="utf-8"))
+
 jobs = json.loads((home / "jobs.json").read_text(encoding="utf-8"))
-given = np.load(home / "arguments.npz", allow_pickle=False)
-results, errors = {}, {}
+given = (home / "arguments.bin").read_bytes()
+packed, places, errors = Packed(), {}, {}
 for i, job in enumerate(jobs):
     try:
         namespace = {"__name__": "rendered"}
         exec(compile(job["source"], f"<rendered {i}>", "exec"), namespace)
-        args = [given[f"a{i}_{j}"] for j in range(job["count"])]
+        args = [unpacked(given, *place) for place in job["arguments"]]
         out = namespace[job["entry"]](*args)
         out = out if isinstance(out, tuple) else (out,)
-        results.update({f"r{i}_{k}": np.asarray(v) for k, v in enumerate(out)})
-        results[f"n{i}"] = np.array(len(out))
+        places[i] = [packed.add(np.asarray(v)) for v in out]
     except Exception:
         errors[str(i)] = traceback.format_exc()
-np.savez(home / "results.npz", **results)
-(home / "errors.json").write_text(json.dumps(errors), encoding="utf-8")
+(home / "results.bin").write_bytes(packed.data())
+(home / "results.json").write_text(json.dumps([errors, places]), encoding="utf-8")
 '''

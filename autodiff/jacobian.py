@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from autodiff import tree
-from autodiff.api import _argnums, linearize, vjp
+from autodiff.api import _argnums, is_single, linearize, vjp
 from autodiff.errors import NotDifferentiableError
 from autodiff.forward import is_inexact
 from autodiff.program import Spec
@@ -42,7 +42,9 @@ def _real_leaves(values: Sequence[Any], what: str) -> list[Spec]:
     return specs
 
 
-def _selected(f: Function, args: Sequence[Any], argnums: int | Sequence[int]) -> Any:
+def _selected(
+    f: Function, args: Sequence[Any], kwargs: dict[str, Any], argnums: int | Sequence[int]
+) -> Any:
     """f as a function of the differentiated arguments alone, and those arguments."""
     nums = _argnums(argnums, len(args), function_name(f))
 
@@ -50,7 +52,7 @@ def _selected(f: Function, args: Sequence[Any], argnums: int | Sequence[int]) ->
         full = list(args)
         for n, value in zip(nums, chosen, strict=True):
             full[n] = value
-        return f(*full)
+        return f(*full, **kwargs)
 
     partial.__name__ = function_name(f)
     return partial, tuple(args[n] for n in nums)
@@ -65,8 +67,8 @@ def jacfwd(f: Function, argnums: int | Sequence[int] = 0) -> Function:
     """
 
     @functools.wraps(f)
-    def jacobian(*args: Any) -> Any:
-        g, chosen = _selected(f, args, argnums)
+    def jacobian(*args: Any, **kwargs: Any) -> Any:
+        g, chosen = _selected(f, args, kwargs, argnums)
         leaves, in_tree = tree.flatten(chosen)
         specs = _real_leaves([as_value(v, "argument") for v in leaves], f"argnums={argnums}")
         y, pushforward = linearize(g, *chosen)
@@ -94,8 +96,8 @@ def jacrev(f: Function, argnums: int | Sequence[int] = 0) -> Function:
     """A function returning the Jacobian by reverse mode: best for few outputs; see `jacfwd`."""
 
     @functools.wraps(f)
-    def jacobian(*args: Any) -> Any:
-        g, chosen = _selected(f, args, argnums)
+    def jacobian(*args: Any, **kwargs: Any) -> Any:
+        g, chosen = _selected(f, args, kwargs, argnums)
         leaves, in_tree = tree.flatten(chosen)
         in_specs = _real_leaves([as_value(v, "argument") for v in leaves], f"argnums={argnums}")
         y, pullback = vjp(g, *chosen)
@@ -117,7 +119,7 @@ def jacrev(f: Function, argnums: int | Sequence[int] = 0) -> Function:
 
 
 def _unwrap(parts: Any, argnums: int | Sequence[int]) -> Any:
-    return parts[0] if isinstance(argnums, int) else parts
+    return parts[0] if is_single(argnums) else parts
 
 
 def hessian(f: Function, argnums: int | Sequence[int] = 0) -> Function:

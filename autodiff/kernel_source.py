@@ -4,8 +4,9 @@ import ast
 import dataclasses
 import functools
 import inspect
+import itertools
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -142,12 +143,28 @@ def definitions(
                 imports[alias.asname or alias.name.split(".")[0]] = _import_line(node, alias)
         for name in _defined(node):
             owners[name] = node
-    known = {*owners, *imports}
+    text = _Text(source, frozenset({*owners, *imports}))
     found = {
-        name: _definition(name, node, source, known, order)
+        name: _definition(name, node, text, order)
         for order, (name, node) in enumerate(owners.items())
     }
     return found, imports
+
+
+class _Text:
+    """A module's source, the names it defines and imports, and where a place of `ast`'s is."""
+
+    def __init__(self, source: str, known: frozenset[str]) -> None:
+        self.source, self.known = source, known
+        self.lines = source.splitlines(keepends=True)
+        self.starts = [0, *itertools.accumulate(map(len, self.lines))]
+
+    def offset(self, line: int, column: int) -> int:
+        """The offset of a line and column: `ast` counts columns in UTF-8 bytes."""
+        text = self.lines[line - 1]
+        if not text.isascii():
+            column = len(text.encode()[:column].decode())
+        return self.starts[line - 1] + column
 
 
 def _import_line(node: ast.Import | ast.ImportFrom, alias: ast.alias) -> tuple[str, str]:
@@ -167,26 +184,19 @@ def _defined(node: ast.stmt) -> Iterable[str]:
     return ()
 
 
-def _definition(name: str, node: ast.stmt, source: str, known: set[str], order: int) -> Definition:
+def _definition(name: str, node: ast.stmt, text: _Text, order: int) -> Definition:
     """The statement's text without annotations, decorators included, and the names it reads."""
-    lines = source.splitlines(keepends=True)
-    starts = [0]
-    for line in lines:
-        starts.append(starts[-1] + len(line))
-
-    def offset(line: int, column: int) -> int:
-        # ast counts columns in UTF-8 bytes
-        return starts[line - 1] + len(lines[line - 1].encode()[:column].decode())
-
+    source, offset = text.source, text.offset
+    nodes = list(ast.walk(node))
     decorators = getattr(node, "decorator_list", [])
     first = min([node.lineno, *(d.lineno for d in decorators)])
-    begin, end = starts[first - 1], offset(node.end_lineno or 0, node.end_col_offset or 0)
-    cuts = sorted(_annotations(node, source, offset))
-    skipped = {id(n) for part in _annotation_nodes(node) for n in ast.walk(part)}
+    begin, end = text.starts[first - 1], offset(node.end_lineno or 0, node.end_col_offset or 0)
+    cuts = sorted(_annotations(nodes, source, offset))
+    skipped = {id(n) for part in _annotation_nodes(nodes) for n in ast.walk(part)}
     places = [
         (offset(n.lineno, n.col_offset), n.id)
-        for n in ast.walk(node)
-        if isinstance(n, ast.Name) and n.id in known and id(n) not in skipped
+        for n in nodes
+        if isinstance(n, ast.Name) and n.id in text.known and id(n) not in skipped
     ]
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
         places.append((source.index(name, offset(node.lineno, node.col_offset)), name))
@@ -200,9 +210,9 @@ def _definition(name: str, node: ast.stmt, source: str, known: set[str], order: 
     return Definition(name, "".join(kept), reads, tuple(sorted(spans)), order)
 
 
-def _annotation_nodes(node: ast.stmt) -> list[ast.expr]:
+def _annotation_nodes(nodes: Iterable[ast.AST]) -> list[ast.expr]:
     found: list[ast.expr] = []
-    for n in ast.walk(node):
+    for n in nodes:
         if isinstance(n, ast.arg | ast.AnnAssign) and n.annotation is not None:
             found.append(n.annotation)
         if isinstance(n, ast.FunctionDef) and n.returns is not None:
@@ -211,14 +221,14 @@ def _annotation_nodes(node: ast.stmt) -> list[ast.expr]:
 
 
 def _annotations(
-    node: ast.stmt, source: str, offset: Callable[[int, int], int]
+    nodes: Sequence[ast.AST], source: str, offset: Callable[[int, int], int]
 ) -> Iterable[tuple[int, int]]:
     """Ranges of the source to drop: `: T` of arguments and variables, `-> T` of functions.
 
     Class fields keep theirs: they are the fields of dataclasses.
     """
-    fields = {id(n) for c in ast.walk(node) if isinstance(c, ast.ClassDef) for n in c.body}
-    for n in ast.walk(node):
+    fields = {id(n) for c in nodes if isinstance(c, ast.ClassDef) for n in c.body}
+    for n in nodes:
         if isinstance(n, ast.arg | ast.AnnAssign) and n.annotation is not None:
             if id(n) in fields:
                 continue

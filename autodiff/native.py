@@ -2,7 +2,7 @@
 
 import contextvars
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -151,7 +151,13 @@ class Replay:
         env = self.constants.copy()
         env[: len(self.specs)] = args
         for call, inputs, params, outputs, dtypes, single in self.steps:
-            result = call(*[env[i] for i in inputs], **params)
+            count = len(inputs)
+            if count == 2:  # most steps have two operands or one
+                result = call(env[inputs[0]], env[inputs[1]], **params)
+            elif count == 1:
+                result = call(env[inputs[0]], **params)
+            else:
+                result = call(*[env[i] for i in inputs], **params)
             if single:
                 if type(result) is not np.ndarray or result.dtype is not dtypes[0]:
                     result = np.asarray(result, dtypes[0])
@@ -180,9 +186,19 @@ def _callable(eq: Equation) -> Callable[..., Any]:
     assert impl is not None
     if eq.op.control:
         return lambda *values, **params: impl(run_native, *values, **params)
-    if any(_is_narrow(a.spec.dtype) for a in eq.inputs):
-        return lambda *values, **params: impl(*map(_widened, values), **params)
-    return impl
+    for a in eq.inputs:
+        if _is_narrow(a.spec.dtype):
+            return lambda *values, **params: impl(*map(_widened, values), **params)
+    return _DIRECT.get(impl, impl) if "axis" in eq.params else impl
+
+
+# The loops that NumPy's reductions of an array along given axes run, without the way there.
+_DIRECT: Mapping[Any, Callable[..., Any]] = {
+    np.sum: np.add.reduce,
+    np.prod: np.multiply.reduce,
+    np.max: np.maximum.reduce,
+    np.min: np.minimum.reduce,
+}
 
 
 def replay(program: Program) -> Replay:

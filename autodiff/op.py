@@ -89,14 +89,24 @@ class Op:
             raise OpError(f"primitive {self.kind} has no jax lowering")
         _check_params(self)
 
+    def known_specs(
+        self, specs: tuple[Spec, ...], params: Mapping[str, Any]
+    ) -> tuple[Spec, ...] | None:
+        """Specs of the outputs where the rule has said them; None where it has to be asked, or a
+        parameter has no hash.
+        """
+        if self.control:
+            return None
+        try:
+            return self._known.get(_spec_key(specs, params) if params else specs)
+        except TypeError:
+            return None
+
     def out_specs(self, specs: tuple[Spec, ...], params: Mapping[str, Any]) -> tuple[Spec, ...]:
         """Specs of the outputs for operand specs and params; what the rule said is kept."""
         if self.control:
             return self._ruled(specs, params)
-        # 1, 1.0 and True are equal: their types keep them apart
-        key: Any = specs
-        if params:
-            key = (specs, *params.items(), *map(type, params.values()))
+        key = _spec_key(specs, params) if params else specs
         try:
             return self._known[key]
         except KeyError:
@@ -113,6 +123,11 @@ class Op:
 
     def __repr__(self) -> str:
         return f"Op({self.kind})"
+
+
+def _spec_key(specs: tuple[Spec, ...], params: Mapping[str, Any]) -> Any:
+    # 1, 1.0 and True are equal: their types keep them apart
+    return (specs, *params.items(), *map(type, params.values()))
 
 
 def _keyword_names(rule: Rule) -> frozenset[str] | None:
@@ -147,7 +162,8 @@ OPS: dict[str, Op] = {}
 def define(op: Op) -> Op:
     """Add an op to the registry; a kind may be defined once."""
     if op.kind in OPS:
-        raise OpError(f"op {op.kind} is defined twice")
+        places = " and ".join(o.spec.__module__ for o in (OPS[op.kind], op))
+        raise OpError(f"op {op.kind} is defined twice", f"in {places}", "rename or remove one")
     OPS[op.kind] = op
     return op
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from autodiff.op import get
 from autodiff.program import Atom, Equation, Literal, Program, Var
-from autodiff.simplify import simplify
+from autodiff.simplify import simplify, with_inputs
 from autodiff.text import uniform
 
 FOLDED = 1 << 16  # elements of a constant result that is computed when compiling
@@ -50,7 +50,7 @@ class _Pass:
         kept: list[Equation] = []
         for old in self.program.equations:
             inputs = tuple(map(self.read, old.inputs))
-            eq = old if inputs == old.inputs else dataclasses.replace(old, inputs=inputs)
+            eq = old if inputs == old.inputs else with_inputs(old, inputs)
             for new in self.rewrite(eq):
                 kept.append(new)
                 self.producers.update(dict.fromkeys(new.outputs, new))
@@ -113,7 +113,7 @@ class _Pass:
             if np.broadcast_shapes(plain.spec.shape, *shapes) == eq.outputs[0].spec.shape:
                 inputs[i] = plain
         changed = tuple(inputs)
-        return eq if changed == eq.inputs else dataclasses.replace(eq, inputs=changed)
+        return eq if changed == eq.inputs else with_inputs(eq, changed)
 
     def narrower(self, atom: Atom) -> Atom | None:
         if isinstance(atom, Literal):
@@ -180,7 +180,7 @@ def _transpose(walk: _Pass, eq: Equation) -> list[Equation]:
 
 def _reshape(walk: _Pass, eq: Equation) -> list[Equation]:
     inner = walk.made_by(eq.inputs[0], "RESHAPE")
-    return [eq] if inner is None else [dataclasses.replace(eq, inputs=inner.inputs)]
+    return [eq] if inner is None else [with_inputs(eq, inner.inputs)]
 
 
 def _add(walk: _Pass, eq: Equation) -> list[Equation]:

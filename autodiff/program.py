@@ -98,6 +98,8 @@ class Literal:
 
     def __init__(self, value: Any) -> None:
         array = np.asarray(value)
+        if not array.dtype.isnative:
+            array = array.astype(array.dtype.newbyteorder("="))
         if array.flags.writeable:
             array = array.copy()
             array.flags.writeable = False
@@ -111,7 +113,10 @@ class Literal:
 Atom = Var | Literal
 
 
-@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+_NO_PARAMS: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclasses.dataclass(frozen=True, eq=False, slots=True, init=False)
 class Equation:
     """One application of an op: `outputs = op(*inputs, **params)`, with the user's source line."""
 
@@ -121,9 +126,28 @@ class Equation:
     outputs: tuple[Var, ...]
     source: str | None = None
 
-    def __post_init__(self) -> None:
-        if type(self.params) is not MappingProxyType:
-            object.__setattr__(self, "params", MappingProxyType(dict(self.params)))
+    def __init__(
+        self,
+        op: "Op",
+        inputs: tuple[Atom, ...],
+        params: Mapping[str, Any],
+        outputs: tuple[Var, ...],
+        source: str | None = None,
+    ) -> None:
+        if type(params) is not MappingProxyType:
+            params = MappingProxyType(dict(params)) if params else _NO_PARAMS
+        _SET_OP(self, op)
+        _SET_INPUTS(self, inputs)
+        _SET_PARAMS(self, params)
+        _SET_OUTPUTS(self, outputs)
+        _SET_SOURCE(self, source)
+
+
+# The slots themselves: an equation is made for each traced op, and a frozen class's own way takes
+# three times as long.
+_SET_OP, _SET_INPUTS, _SET_PARAMS, _SET_OUTPUTS, _SET_SOURCE = (
+    getattr(Equation, f.name).__set__ for f in dataclasses.fields(Equation)
+)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -175,8 +199,9 @@ class Program:
         found: int | None = self.__dict__.get("_hash")
         if found is None:
             kinds = tuple([eq.op.kind for eq in self.equations])
-            shapes = tuple([a.spec.shape for a in (*self.inputs, *self.outputs)])
-            found = hash((shapes, kinds))
+            specs = [a.spec for a in (*self.inputs, *self.outputs)]
+            forms = [(s.shape, s.dtype.kind, s.dtype.itemsize) for s in specs]  # of any byte order
+            found = hash((tuple(forms), kinds))
             object.__setattr__(self, "_hash", found)
         return found
 
@@ -211,7 +236,6 @@ def verify(program: Program) -> Program:
         defined.add(var)
     for number, eq in enumerate(program.equations):
         _verify_equation(program, number, eq, defined)
-        defined.update(eq.outputs)
     for atom in program.outputs:
         if isinstance(atom, Var) and atom not in defined:
             raise _invalid(program, None, f"result {atom!r} is never computed")
@@ -221,7 +245,7 @@ def verify(program: Program) -> Program:
 
 def _verify_equation(program: Program, number: int, eq: Equation, defined: set[Var]) -> None:
     for atom in eq.inputs:
-        if isinstance(atom, Var) and atom not in defined:
+        if type(atom) is Var and atom not in defined:
             raise _invalid(program, number, f"operand {atom!r} is used before its definition")
     for sub in sub_programs(eq.params) if eq.params else ():
         if sub.captures:
@@ -236,6 +260,7 @@ def _verify_equation(program: Program, number: int, eq: Equation, defined: set[V
     for var in eq.outputs:
         if var in defined:
             raise _invalid(program, number, f"{var!r} is defined twice")
+        defined.add(var)
 
 
 def _invalid(program: Program, number: int | None, what: str) -> ProgramError:

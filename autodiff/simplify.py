@@ -1,6 +1,7 @@
 """Program to program: dead code, common subexpressions and folded convert pairs."""
 
 import dataclasses
+import operator
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,12 +12,12 @@ from autodiff.program import Atom, Equation, Literal, Program, Var
 
 def dead_code(program: Program) -> Program:
     """Drop equations whose outputs nobody uses; effects (GUARD, TAP) stay."""
-    live: set[Var] = {a for a in program.outputs if isinstance(a, Var)}
+    live: set[Atom] = set(program.outputs)
     kept: list[Equation] = []
     for eq in reversed(program.equations):
-        if eq.op.effect or not live.isdisjoint(eq.outputs):
+        if not live.isdisjoint(eq.outputs) or eq.op.effect:
             kept.append(eq)
-            live.update([a for a in eq.inputs if isinstance(a, Var)])
+            live.update(eq.inputs)
     if len(kept) == len(program.equations):
         return program
     return dataclasses.replace(program, equations=tuple(reversed(kept)))
@@ -26,8 +27,13 @@ def substitute(eq: Equation, names: Mapping[Var, Atom]) -> Equation:
     """The equation with operands renamed."""
     if names.keys().isdisjoint(eq.inputs):
         return eq
-    inputs = tuple([names.get(a, a) if isinstance(a, Var) else a for a in eq.inputs])
-    return dataclasses.replace(eq, inputs=inputs)
+    inputs = tuple([names.get(a, a) if type(a) is Var else a for a in eq.inputs])
+    return with_inputs(eq, inputs)
+
+
+def with_inputs(eq: Equation, inputs: tuple[Atom, ...]) -> Equation:
+    """The equation on other operands."""
+    return Equation(eq.op, inputs, eq.params, eq.outputs, eq.source)
 
 
 def _key(atom: Atom) -> Any:
@@ -38,18 +44,21 @@ def _key(atom: Atom) -> Any:
     return (atom.spec, atom.value.tobytes())
 
 
+_first = operator.itemgetter(0)
+
+
 def common_subexpressions(program: Program) -> Program:
     """Compute each distinct (op, operands, params) once; effects and controls stay apart."""
     names: dict[Var, Atom] = {}
     seen: dict[Any, tuple[Var, ...]] = {}
     kept: list[Equation] = []
     for old in program.equations:
-        eq = substitute(old, names)
+        eq = substitute(old, names) if names else old
         if eq.op.effect or eq.op.control:
             kept.append(eq)
             continue
-        params = tuple(sorted(eq.params.items(), key=lambda kv: kv[0])) if eq.params else ()
-        key = (eq.op.kind, tuple([_key(a) for a in eq.inputs]), params)
+        params = tuple(sorted(eq.params.items(), key=_first)) if eq.params else ()
+        key = (eq.op.kind, tuple([a if type(a) is Var else _key(a) for a in eq.inputs]), params)
         if key in seen:
             names.update(zip(eq.outputs, seen[key], strict=True))
         else:
@@ -87,12 +96,8 @@ def is_narrower(a: np.dtype[Any], b: np.dtype[Any]) -> bool:
 
 
 def simplify(program: Program) -> Program:
-    """Common subexpressions, then dead code, until nothing changes."""
-    while True:
-        smaller = dead_code(common_subexpressions(program))
-        if len(smaller.equations) == len(program.equations):
-            return smaller
-        program = smaller
+    """Common subexpressions, then dead code: one pass of each leaves nothing for another."""
+    return dead_code(common_subexpressions(program))
 
 
 __all__ = ["Literal", "common_subexpressions", "dead_code", "fold_converts", "simplify"]

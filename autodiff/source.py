@@ -1,19 +1,27 @@
 """Where an equation comes from: the user's line that recorded it, and the role of its results."""
 
+import contextlib
 import contextvars
 import functools
 import linecache
 import os
 import sys
+from types import TracebackType
 
 import numpy as np
 import optree
+import scipy
 
 _source: contextvars.ContextVar[str | None] = contextvars.ContextVar("source", default=None)
 _role: contextvars.ContextVar[str | None] = contextvars.ContextVar("role", default=None)
-_HIDDEN = tuple(
-    os.path.dirname(os.path.abspath(str(m))) + os.sep
-    for m in (__file__, np.__file__, optree.__file__)
+_HIDDEN = (
+    *(
+        os.path.dirname(os.path.abspath(str(m))) + os.sep
+        for m in (__file__, np.__file__, optree.__file__)
+    ),
+    # where SciPy's functions are dispatched; its solvers and objectives are code like a user's
+    *(os.path.join(os.path.dirname(str(scipy.__file__)), part, "") for part in ("special", "_lib")),
+    *(str(m.__file__) for m in (functools, contextlib)),
 )
 _hidden_files: dict[str, bool] = {}
 
@@ -72,24 +80,42 @@ def user_line() -> str | None:
     return _user_frame_line() if known is None else known
 
 
+def traceback_line(trace: TracebackType | None) -> str | None:
+    """`file:line in function` of a traceback's innermost frame outside the engine and NumPy."""
+    line = None
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if not _is_hidden(code.co_filename):
+            line = _described(code.co_filename, trace.tb_lineno, code.co_name)
+        trace = trace.tb_next
+    return line
+
+
+def _is_hidden(name: str) -> bool:
+    hidden = _hidden_files.get(name)
+    if hidden is None:
+        hidden = _hidden_files[name] = name.startswith((*_HIDDEN, "<frozen"))
+    return hidden
+
+
 def _user_frame_line() -> str | None:
     frame = sys._getframe(2)
     while frame is not None:
         code = frame.f_code
-        name = code.co_filename
-        hidden = _hidden_files.get(name)
-        if hidden is None:
-            hidden = name.startswith((*_HIDDEN, "<frozen"))
-            _hidden_files[name] = hidden
-        if not hidden:
-            return _described(name, frame.f_lineno, code.co_name)
+        if not _is_hidden(code.co_filename):
+            return _described(code.co_filename, frame.f_lineno, code.co_name)
         frame = frame.f_back  # type: ignore[assignment]
     return None
 
 
+_paths: dict[str, str] = {}  # short names as shown, and where the file is
+
+
 @functools.lru_cache(maxsize=1 << 14)
 def _described(path: str, line: int, function: str) -> str:
-    return f"{_short(path)}:{line} in {function}"
+    short = _short(path)
+    _paths[short] = path
+    return f"{short}:{line} in {function}"
 
 
 def _short(path: str) -> str:
@@ -103,5 +129,7 @@ def quoted(line: str | None) -> str:
         return "at an unknown line"
     path, _, rest = line.partition(":")
     number = rest.split(" ")[0]
-    text = linecache.getline(path, int(number)).strip() if number.isdigit() else ""
+    text = (
+        linecache.getline(_paths.get(path, path), int(number)).strip() if number.isdigit() else ""
+    )
     return f"at {line}" + (f": `{text}`" if text else "")

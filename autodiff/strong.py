@@ -39,6 +39,10 @@ ZEROS = {
     "STRONG_TRIANGULAR_SOLVE": 1,
     "STRONG_EXPM_FRECHET": 1,
 }
+# Twins whose transpose in the factor takes `strongly`: there zeros of the new cotangent win as well
+# as those of the old one.
+BOTH = frozenset({"STRONG_MUL", "STRONG_MATMUL", "STRONG_DOT_GENERAL", "STRONG_CONV"})
+BOTH |= {"STRONG_CONVOLVE"}
 # Operands of which an op passes on some elements and gives the others a cotangent of 0.
 SELECTS = {"WHERE": (1, 2), "MAXIMUM": (0, 1), "MINIMUM": (0, 1), "MAX": (0,), "MIN": (0,)}
 # Control ops that may use none of an operand: the branch not taken, a loop of no steps.

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from autodiff import tree
-from autodiff.errors import OpError, TracerError
+from autodiff.errors import OpError, ShapeError, TracerError
 from autodiff.native import evaluate_native
 from autodiff.op import Op, get
 from autodiff.program import Atom, Equation, Literal, Program, Spec, Var, verify
@@ -23,6 +23,7 @@ from autodiff.source import (
     equation_line,
     quoted,
     sourced,
+    traceback_line,
     unsourced,
     user_line,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "mark",
     "mark_as",
     "parameter_names",
+    "plain_array",
     "program_of",
     "quoted",
     "sourced",
@@ -76,7 +78,7 @@ class Trace:
     def atom(self, value: Any) -> Atom:
         """The variable of a traced value (captured if from an outer trace), or a literal."""
         if not isinstance(value, Tracer):
-            return Literal(value)
+            return Literal(plain_array(value, "an operand"))
         if value.owner is self:
             return value.ref
         # by variable, and on a handle of its own: a handle may be rebound (Tracer.__setitem__)
@@ -89,20 +91,30 @@ class Trace:
 
     def record(self, op: Op, args: Sequence[Any], params: dict[str, Any]) -> Any:
         """Append an equation and return its traced outputs."""
-        if params:
+        atoms = tuple(
+            [a.ref if type(a) is Tracer and a.owner is self else self.atom(a) for a in args]
+        )
+        in_specs = tuple([a.spec for a in atoms])
+        specs = op.known_specs(in_specs, params)
+        if specs is None:
             _require_hashable(op, params)
-        atoms = tuple([self.atom(a) for a in args])
-        specs = op.out_specs(tuple([a.spec for a in atoms]), params)
+            specs = op.out_specs(in_specs, params)
         role = current_role()
         part = (role, None) if role else None
-        outputs = tuple([Var(s, part) for s in specs])
-        eq = Equation(op, atoms, params, outputs, equation_line())
-        self.equations.append(eq)
-        for var in outputs:
-            self.producers[var] = eq
+        source = equation_line()
         if not op.multiple:
-            return Tracer(self, outputs[0])
+            var = Var(specs[0], part)
+            self.add(Equation(op, atoms, params, (var,), source))
+            return Tracer(self, var)
+        outputs = tuple([Var(s, part) for s in specs])
+        self.add(Equation(op, atoms, params, outputs, source))
         return tuple([Tracer(self, v) for v in outputs])
+
+    def add(self, eq: Equation) -> None:
+        """Append an equation."""
+        self.equations.append(eq)
+        for var in eq.outputs:
+            self.producers[var] = eq
 
     def is_concrete(self, var: Var) -> bool:
         """Whether the value can be computed now: all inputs it depends on have known values."""
@@ -220,6 +232,9 @@ def find_trace(args: Sequence[Any]) -> Trace | None:
         if stack is None:
             stack = _stack.get()
         owner = a.owner
+        if stack and owner is stack[-1]:
+            top = len(stack) - 1
+            continue
         for level in range(len(stack) - 1, -1, -1):
             if stack[level] is owner:
                 top = max(top, level)
@@ -287,7 +302,7 @@ def trace_flat(
     known = concretes if concretes is not None else [None] * len(specs)
     inputs = [trace.input(s, c) for s, c in zip(specs, known, strict=True)]
     with active(trace):
-        result = f(*tree.unflatten(in_tree, [Tracer(trace, t.ref) for t in inputs]))
+        result = _called(f, tree.unflatten(in_tree, [Tracer(trace, t.ref) for t in inputs]))
         leaves, out_tree = tree.flatten(result)
         outputs = [as_value(leaf, "result") for leaf in leaves]
         program, captured = trace.finish(inputs, outputs, name or function_name(f))
@@ -295,6 +310,35 @@ def trace_flat(
     object.__setattr__(program, "out_tree", out_tree)
     object.__setattr__(program, "arg_names", parameter_names(f, in_tree.num_children))
     return program, captured
+
+
+def _called(f: Callable[..., Any], args: Sequence[Any]) -> Any:
+    """The user's function called. Errors of ops get its line, and NumPy's own words for
+    `a[i] = traced` are made ours.
+    """
+    try:
+        return f(*args)
+    except ShapeError as error:
+        error.locate(quoted(traceback_line(error.__traceback__)))
+        raise
+    except TypeError as error:
+        if not str(error).startswith("Multiple namespaces for array inputs"):
+            raise
+        raise TracerError(
+            "a SciPy function was given traced values and NumPy arrays together, which its array "
+            "API (SCIPY_ARRAY_API) does not mix",
+            quoted(traceback_line(error.__traceback__)),
+            "call the function of autodiff.ops instead, e.g. autodiff.ops.xlogy(a, x)",
+        ) from error
+    except ValueError as error:
+        if not isinstance(error.__cause__, TracerError) or "setting an array" not in str(error):
+            raise
+        raise TracerError(
+            "a traced value was written into an element of a NumPy array",
+            error.__cause__.where,
+            "build the array with np.stack / np.concatenate, or use "
+            "a = autodiff.ops.index_update(a, index, value)",
+        ) from error
 
 
 def function_name(f: Callable[..., Any]) -> str:
@@ -326,19 +370,39 @@ def parameter_names(f: Callable[..., Any], count: int) -> tuple[str, ...] | None
 
 def as_value(leaf: Any, what: str) -> Any:
     """A leaf as a traced value or array; anything else is an error naming it."""
-    if isinstance(leaf, Tracer | np.ndarray):
-        ok = isinstance(leaf, Tracer) or leaf.dtype.kind in "biufcV"
-    else:
-        ok = isinstance(leaf, bool | int | float | complex | np.generic)
-        if not ok and hasattr(leaf, "__array__"):
-            leaf, ok = np.asarray(leaf), True
-    if not ok:
-        raise TracerError(
-            f"{what} leaf {leaf!r} of type {type(leaf).__name__} is not an array"[:300],
-            quoted(user_line()),
-            "fix non-array arguments beforehand, e.g. functools.partial(f, option=...)",
-        )
-    return leaf if isinstance(leaf, Tracer) else np.asarray(leaf)
+    if isinstance(leaf, Tracer):
+        return leaf
+    ok = isinstance(leaf, bool | int | float | complex | np.ndarray | np.generic)
+    if ok or hasattr(leaf, "__array__"):
+        array = plain_array(leaf, f"{what} leaf")
+        # kind V holds ml_dtypes' floats, and records and raw bytes, which are no numbers
+        if array.dtype.kind in "biufcV" and array.dtype.type is not np.void:
+            return array
+    raise TracerError(
+        f"{what} leaf {leaf!r} of type {type(leaf).__name__} is not an array"[:300],
+        quoted(user_line()),
+        "fix non-array arguments beforehand, e.g. functools.partial(f, option=...)",
+    )
+
+
+def plain_array(value: Any, what: str) -> np.ndarray[Any, Any]:
+    """A value as an ndarray in the machine's byte order; `what` names it in the error.
+
+    Masked arrays and matrices have rules of their own (masks, `*` as a product of matrices), which
+    an ndarray of their values would not follow.
+    """
+    if type(value) is not np.ndarray:
+        if isinstance(value, np.ma.MaskedArray | np.matrix):
+            masked = isinstance(value, np.ma.MaskedArray)
+            raise TracerError(
+                f"{what} is a {type(value).__name__}, which follows other rules than arrays do",
+                quoted(user_line()),
+                "pass x.data and np.ma.getmaskarray(x), and use where="
+                if masked
+                else "pass np.asarray(x), and write @ for products of matrices",
+            )
+    array: np.ndarray[Any, Any] = np.asarray(value)
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
 def spec_of(value: Any) -> Spec:

@@ -124,7 +124,10 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __index__(self) -> int:
         if self.dtype.kind not in "iu" or self.ndim:
-            raise TypeError(f"a traced {self.spec} cannot be used as an index")
+            self._refuse(
+                "a traced value is used as a Python index or count",
+                "use an integer scalar, or pass the number as an untraced argument",
+            )
         return int(self.decide("a traced value is used as a Python index", BRANCH_FIX))
 
     def decide(self, what: str, fix: str) -> np.ndarray[Any, Any]:
@@ -180,6 +183,14 @@ class Tracer(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __repr__(self) -> str:
         return f"Tracer({self.spec})"
+
+    def __format__(self, spec: str) -> str:
+        if spec:
+            self._refuse(
+                f"a traced value has no digits to write with the format {spec!r}",
+                "look at values with autodiff.tap(name, x), or write {x} for the spec",
+            )
+        return repr(self)
 
     @property
     def T(self) -> Any:

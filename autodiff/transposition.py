@@ -138,9 +138,8 @@ def _transpose_equation(
         raise missing_rule(op, "transpose", eq.source)
     if strongly and op.kind in strength.STRONG:
         return strong_transpose(op, out_cts[0], inputs, dict(eq.params))
-    pulled: tuple[Any, ...] = op.transpose(
-        out_cts if op.multiple else out_cts[0], inputs, **eq.params
-    )
+    params = {**eq.params, "strongly": True} if strongly and op.kind in strength.BOTH else eq.params
+    pulled: tuple[Any, ...] = op.transpose(out_cts if op.multiple else out_cts[0], inputs, **params)
     return pulled
 
 

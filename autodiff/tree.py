@@ -56,6 +56,16 @@ def unflatten(treedef: Any, leaves: Any) -> Any:
     return optree.tree_unflatten(treedef, list(leaves))
 
 
+def children(tree: Any) -> dict[Any, Any] | None:
+    """A container's parts by position, key or field; None for a leaf."""
+    flatten(tree)  # registers dataclasses
+    try:
+        parts, _, keys, _ = optree.tree_flatten_one_level(tree, namespace=NAMESPACE)
+    except ValueError:
+        return None
+    return dict(zip(keys, parts, strict=True))
+
+
 def paths(tree: Any, root: str = "") -> list[str]:
     """A readable access path for each leaf, e.g. `[0]['w']`."""
     flatten(tree)

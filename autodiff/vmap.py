@@ -10,6 +10,7 @@ from autodiff import tree
 from autodiff.api import owned_results
 from autodiff.batch import batch_eval, materialize
 from autodiff.errors import ShapeError, TreeError
+from autodiff.families import whole
 from autodiff.program import Program
 from autodiff.trace import (
     as_value,
@@ -32,12 +33,16 @@ def vmap(
 
     `in_axes`: for each positional argument the axis to map (negative counts from the end), None to
     share it, or a container of these matching the argument; `out_axes` likewise for the results.
+    Keyword arguments are mapped along their first axis.
     `axis_size` is needed only where every in_axes is None. Batch sizes 0 and 1 work.
     Raises ShapeError where mapped extents differ, naming both arguments.
     """
 
     @functools.wraps(f)
-    def batched(*args: Any) -> Any:
+    def batched(*args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            places = (*_per_argument(in_axes, len(args)), 0)
+            return vmap(_with_keywords(f), places, out_axes, axis_size)(*args, kwargs)
         leaves, in_tree = tree.flatten(args)
         values = [as_value(leaf, "argument") for leaf in leaves]
         axes = _axes(in_axes, args, in_tree, values)
@@ -60,18 +65,8 @@ def vmap(
 
 
 def _axes(in_axes: Any, args: Any, in_tree: Any, values: Sequence[Any]) -> list[int | None]:
-    if in_axes is None or isinstance(in_axes, int):
-        per_arg: tuple[Any, ...] = (in_axes,) * len(args)
-    else:
-        per_arg = tuple(in_axes)
-        if len(per_arg) != len(args):
-            raise TreeError(
-                f"in_axes has {len(per_arg)} entries for {len(args)} arguments",
-                quoted(user_line()),
-                "give one entry per positional argument",
-            )
     axes: list[int | None] = []
-    for arg, axis in zip(args, per_arg, strict=True):
+    for arg, axis in zip(args, _per_argument(in_axes, len(args)), strict=True):
         axes.extend(_spread(axis, arg, "in_axes"))
     return [
         None if a is None else _normal_axis(a, np.ndim(v), f"in_axes of argument leaf {i}")
@@ -79,30 +74,70 @@ def _axes(in_axes: Any, args: Any, in_tree: Any, values: Sequence[Any]) -> list[
     ]
 
 
+def _per_argument(in_axes: Any, count: int) -> tuple[Any, ...]:
+    if not isinstance(in_axes, tuple | list):
+        return (in_axes,) * count
+    if len(in_axes) != count:
+        raise TreeError(
+            f"in_axes has {len(in_axes)} entries for {count} arguments",
+            quoted(user_line()),
+            "give one entry per positional argument",
+        )
+    return tuple(in_axes)
+
+
+def _with_keywords(f: Callable[..., Any]) -> Callable[..., Any]:
+    """f taking its keyword arguments as a last positional one, a dict."""
+
+    @functools.wraps(f)
+    def function(*args: Any) -> Any:
+        return f(*args[:-1], **args[-1])
+
+    return function
+
+
 def _spread(axis: Any, value: Any, what: str) -> list[int | None]:
     """One axis per leaf of a value: an int or None covers all leaves below it."""
-    count = len(tree.flatten(value)[0])
-    if axis is None or isinstance(axis, int):
-        return [axis] * count
-    if isinstance(axis, dict) and isinstance(value, dict) and axis.keys() == value.keys():
-        return [a for k in sorted(axis) for a in _spread(axis[k], value[k], what)]
-    if (
-        isinstance(axis, tuple | list)
-        and isinstance(value, tuple | list)
-        and len(axis) == len(value)
-    ):
-        return [a for x, v in zip(axis, value, strict=True) for a in _spread(x, v, what)]
-    raise TreeError(
-        f"{what} {axis!r} does not match its value",
-        quoted(user_line()),
-        "use an int, None, or a container of the value's structure",
-    )
+    axes = _spread_over(axis, tree.flatten(value)[1])
+    if axes is None:
+        raise TreeError(
+            f"{what} {axis!r} does not match its value",
+            quoted(user_line()),
+            "use an int, None, or a container of the value's structure",
+        )
+    return axes
+
+
+def _spread_over(axis: Any, treedef: Any) -> list[int | None] | None:
+    """Axes for the leaves of a structure in its own order; None where they do not match it."""
+    if axis is None or isinstance(axis, int | np.integer):
+        return [None if axis is None else int(axis)] * treedef.num_leaves
+    keys, children = treedef.entries(), treedef.children()
+    parts = tree.children(axis)
+    if treedef.is_leaf() or parts is None or len(parts) != len(children):
+        return None
+    if isinstance(axis, tuple | list) and issubclass(treedef.type, tuple | list):
+        chosen = list(parts.values())
+    elif set(parts) == set(keys):
+        chosen = [parts[k] for k in keys]
+    else:
+        return None
+    axes: list[int | None] = []
+    for part, child in zip(chosen, children, strict=True):
+        inner = _spread_over(part, child)
+        if inner is None:
+            return None
+        axes += inner
+    return axes
 
 
 def _normal_axis(axis: int, ndim: int, what: str) -> int:
     if not -ndim <= axis < ndim:
+        fix = f"use an axis from {-ndim} to {ndim - 1}" if ndim else "a scalar has none: use None"
         raise ShapeError(
-            f"{what} is {axis}, out of bounds for an array with {ndim} axes", quoted(user_line())
+            f"{what} is {axis}, out of bounds for an array with {ndim} axes",
+            quoted(user_line()),
+            fix,
         )
     return axis % ndim
 
@@ -116,7 +151,11 @@ def _batch_size(
         if a is not None
     }
     if axis_size is not None:
-        sizes["axis_size"] = axis_size
+        sizes["axis_size"] = whole(axis_size, "axis_size")
+        if sizes["axis_size"] < 0:
+            raise ShapeError(
+                f"axis_size is {axis_size}", quoted(user_line()), "a batch has 0 rows or more"
+            )
     if not sizes:
         raise ShapeError(
             f"vmap of '{name}' maps no argument",

@@ -16,9 +16,10 @@ def entry(kind: str) -> Entry:
     from autodiff.errors import OpError, nearest
 
     try:
-        return ENTRIES[kind.upper()]
+        return ENTRIES[str(kind).upper()]
     except KeyError:
-        raise OpError(f"unknown op {kind!r}", nearest(kind.upper(), ENTRIES)) from None
+        hint = nearest(str(kind).upper(), ENTRIES) or "catalogue.ENTRIES lists all"
+        raise OpError(f"unknown op {kind!r}", "in the catalogue", hint) from None
 
 
 __all__ = ["ENTRIES", "EXCLUSIONS", "Entry", "Exclusion", "Sample", "Special", "entry"]

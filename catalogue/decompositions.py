@@ -159,4 +159,21 @@ def _svd_gauge(outputs: Any) -> Any:
     return projected(u), s, projected(ops.transpose(vh, axes)), ops.matmul(u * weights, vh)
 
 
-define(Entry("SVD", ops.svd, _rectangular_samples, gauge=_svd_gauge, contracts=True))
+define(
+    Entry(
+        "SVD",
+        ops.svd,
+        _rectangular_samples,
+        gauge=_svd_gauge,
+        contracts=True,
+        specials=(
+            # gauge free: the sum of singular values is smooth here, with gradient u @ vh
+            Special(
+                "equal_values",
+                (2.0 * np.eye(2),),
+                cotangent=(None, np.ones(2), None),
+                gradients=(np.eye(2),),
+            ),
+        ),
+    )
+)

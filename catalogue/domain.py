@@ -5,6 +5,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from autodiff.errors import nearest
+from catalogue.errors import CatalogueError, caller
+
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
@@ -31,9 +34,17 @@ class Domain:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise ValueError(f"domain kind {self.kind!r} is not one of {', '.join(KINDS)}")
+            raise CatalogueError(
+                f"domain kind {self.kind!r} is not one of {', '.join(KINDS)}",
+                f"at {caller()}",
+                nearest(self.kind, KINDS) or "pick one of them",
+            )
         if not self.low < self.high and self.kind != "bool":
-            raise ValueError(f"domain bounds {self.low} and {self.high} are not in order")
+            raise CatalogueError(
+                f"domain bounds {self.low} and {self.high} are not in order",
+                f"at {caller()}",
+                "give low below high",
+            )
 
     def draw(self, rng: np.random.Generator, shape: tuple[int, ...] = ()) -> np.ndarray[Any, Any]:
         """An array of this domain, float64, int64, bool or complex128."""

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from autodiff.errors import nearest
 from catalogue.domain import Domain
+from catalogue.errors import CatalogueError, caller, written
 
 TAGS = frozenset(
     {
@@ -46,9 +48,17 @@ class Sample:
         object.__setattr__(self, "kwargs", MappingProxyType(dict(self.kwargs)))
         unknown = self.tags - TAGS
         if unknown:
-            raise ValueError(f"sample {self.name!r}: unknown tags {sorted(unknown)}")
+            raise CatalogueError(
+                f"sample {self.name!r}: unknown tags {sorted(unknown)}",
+                f"at {caller()}",
+                nearest(min(unknown), TAGS) or f"the tags are {', '.join(sorted(TAGS))}",
+            )
         if not self.name or any(c.isspace() for c in self.name):
-            raise ValueError(f"sample name {self.name!r} is empty or holds blanks")
+            raise CatalogueError(
+                f"sample name {self.name!r} is empty or holds blanks",
+                f"at {caller()}",
+                "join its words by underscores, e.g. 'large_values'",
+            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,11 +83,23 @@ class Special:
     def __post_init__(self) -> None:
         object.__setattr__(self, "kwargs", MappingProxyType(dict(self.kwargs)))
         if self.value is None and self.gradients is None and self.tangent is None:
-            raise ValueError(f"special {self.name!r} states nothing")
+            raise CatalogueError(
+                f"special {self.name!r} states nothing",
+                f"at {caller()}",
+                "give its value, or cotangent and gradients, or tangents and tangent",
+            )
         if (self.gradients is None) != (self.cotangent is None):
-            raise ValueError(f"special {self.name!r}: gradients and cotangent come together")
+            raise CatalogueError(
+                f"special {self.name!r}: gradients and cotangent come together",
+                f"at {caller()}",
+                "state the cotangent that the gradients belong to",
+            )
         if (self.tangent is None) != (self.tangents is None):
-            raise ValueError(f"special {self.name!r}: tangent and tangents come together")
+            raise CatalogueError(
+                f"special {self.name!r}: tangent and tangents come together",
+                f"at {caller()}",
+                "state the operand tangents that the output tangent belongs to",
+            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,10 +139,18 @@ class Entry:
         drawn = tuple(self.samples(rng))
         names = [s.name for s in drawn]
         if not drawn:
-            raise ValueError(f"entry {self.kind} has no samples")
+            raise CatalogueError(
+                f"entry {self.kind} has no samples",
+                f"drawn by {written(self.samples)}",
+                "yield one Sample at least",
+            )
         if len(set(names)) != len(names):
             twice = sorted({n for n in names if names.count(n) > 1})
-            raise ValueError(f"entry {self.kind}: sample names repeat: {', '.join(twice)}")
+            raise CatalogueError(
+                f"entry {self.kind}: sample names repeat: {', '.join(twice)}",
+                f"drawn by {written(self.samples)}",
+                "name each sample once",
+            )
         return drawn
 
 
@@ -143,10 +173,16 @@ class Exclusion:
 
     def __post_init__(self) -> None:
         if self.kind not in EXCLUSION_KINDS:
-            raise ValueError(f"exclusion kind {self.kind!r} is not one of {EXCLUSION_KINDS}")
+            raise CatalogueError(
+                f"exclusion kind {self.kind!r} is not one of {EXCLUSION_KINDS}",
+                f"of {self.op} on {self.surface}, at {caller()}",
+                "write 'wrong' for a wrong value, 'unsupported' for an error",
+            )
         if len(self.reason.split()) < 3 or not self.error:
-            raise ValueError(
-                f"exclusion of {self.op} on {self.surface} needs a reason and an error"
+            raise CatalogueError(
+                f"exclusion of {self.op} on {self.surface} needs a reason and an error",
+                f"at {caller()}",
+                "say in three words or more why it fails, and give a pattern of the failure's text",
             )
 
     def covers(self, op: str, surface: str, sample: str, dtype: str) -> bool:
@@ -159,13 +195,19 @@ class Exclusion:
 
 
 ENTRIES: dict[str, Entry] = {}
+_PLACES: dict[str, str] = {}  # where each is defined
 
 
 def define(entry: Entry) -> Entry:
     """Add an entry to the catalogue; a kind may be defined once."""
     if entry.kind in ENTRIES:
-        raise ValueError(f"catalogue entry {entry.kind} is defined twice")
+        raise CatalogueError(
+            f"catalogue entry {entry.kind} is defined twice",
+            f"at {caller()}, and before it at {_PLACES[entry.kind]}",
+            "remove one of them: an op has one entry, with samples for all its arguments",
+        )
     ENTRIES[entry.kind] = entry
+    _PLACES[entry.kind] = caller()
     return entry
 
 

@@ -96,7 +96,23 @@ def _tops(rng: Rng) -> Iterable[Sample]:
     yield Sample("integer", (np.array([3, -1, 3, 0]),), {"k": 2}, frozenset({"integer"}))
 
 
-define(Entry("TOP_K", ops.top_k, _tops))
+define(
+    Entry(
+        "TOP_K",
+        ops.top_k,
+        _tops,
+        specials=(
+            Special(
+                "the_first_of_equals",
+                ([2.0, 1.0, 2.0, 2.0],),
+                ([2.0, 2.0], [0, 2]),
+                {"k": 2},
+                cotangent=(np.array([1.0, 10.0]), None),
+                gradients=([1.0, 0.0, 10.0, 0.0],),
+            ),
+        ),
+    )
+)
 
 
 def _searches(rng: Rng) -> Iterable[Sample]:

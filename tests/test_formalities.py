@@ -11,9 +11,12 @@ import autodiff as ad
 import catalogue
 from autodiff.errors import OpError
 from autodiff.op import OPS, Op
+from autodiff.op import define as define_op
 from autodiff.program import Spec
 from catalogue import ENTRIES, EXCLUSIONS
+from catalogue.domain import Domain
 from catalogue.entry import Entry, Exclusion, Sample, Special, define
+from catalogue.errors import CatalogueError
 from checks.runner import check_names, items, subjects
 from checks.surfaces.base import load
 
@@ -112,8 +115,17 @@ def test_an_entry_without_samples_fails() -> None:
 
 
 def test_a_duplicate_entry_is_an_error() -> None:
-    with pytest.raises(ValueError, match="catalogue entry EXP is defined twice"):
+    with pytest.raises(ValueError, match="catalogue entry EXP is defined twice") as caught:
         define(ENTRIES["EXP"])
+    _, where, fix = str(caught.value).splitlines()
+    assert re.fullmatch(
+        r"at tests/test_formalities\.py:\d+, and before it at catalogue/transcendental\.py:\d+",
+        where,
+    )
+    assert fix.startswith("remove one of them")
+    with pytest.raises(OpError, match="op EXP is defined twice") as caught_op:
+        define_op(OPS["EXP"])
+    assert len(str(caught_op.value).splitlines()) == 3
 
 
 def test_an_unknown_op_suggests_the_nearest() -> None:
@@ -143,6 +155,8 @@ def _other_shard(kind: str) -> int:
         (lambda: Special("a", (), 1.0, gradients=(1.0,)), "come together"),
         (lambda: Exclusion("EXP", "f32", "maybe", "a b c", "x"), "exclusion kind 'maybe'"),
         (lambda: Exclusion("EXP", "f32", "wrong", "because", "x"), "needs a reason"),
+        (lambda: Domain("reel"), "domain kind 'reel'"),
+        (lambda: Domain(low=1.0, high=0.0), "not in order"),
         (lambda: Op("lower", lambda x: x, impl=np.exp), "not an upper-case name"),
         (lambda: Op("BOTH", lambda x: x, impl=np.exp, body=np.exp), "needs either impl"),
         (lambda: Op("NEITHER", lambda x: x), "either impl"),
@@ -151,8 +165,11 @@ def _other_shard(kind: str) -> int:
     ],
 )
 def test_records_check_themselves(build: object, text: str) -> None:
-    with pytest.raises((ValueError, OpError), match=text):
+    with pytest.raises((ValueError, OpError), match=text) as caught:
         build()  # type: ignore[operator]
+    if isinstance(caught.value, CatalogueError):
+        _, where, fix = str(caught.value).splitlines()
+        assert "tests/test_formalities.py:" in where and fix
 
 
 def _imports(path: Path) -> set[str]:

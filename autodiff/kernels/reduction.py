@@ -10,6 +10,10 @@ def argmax_mask(x: Any, *, axis: tuple[int, ...]) -> Any:
     x = np.asarray(x)
     if x.size == 0:
         return np.zeros(x.shape, np.bool_)
+    if len(axis) == 1:
+        (a,) = axis
+        places = np.arange(x.shape[a]).reshape(-1, *(1,) * (x.ndim - a % x.ndim - 1))
+        return np.argmax(x, axis=a, keepdims=True) == places
     last = tuple(range(x.ndim - len(axis), x.ndim))
     moved = np.moveaxis(x, axis, last)
     flat = moved.reshape(*moved.shape[: x.ndim - len(axis)], -1)

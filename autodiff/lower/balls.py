@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import importlib
 import math
 from collections.abc import Callable, Iterator
 from fractions import Fraction
@@ -9,6 +10,11 @@ from typing import Any
 
 from autodiff.lower.number import Number, Undecided
 from autodiff.optional import available, require
+
+
+@functools.cache
+def _flint() -> Any:
+    return importlib.import_module("flint")
 
 
 class Ball(Number):
@@ -20,24 +26,18 @@ class Ball(Number):
     @classmethod
     def real_of(cls, value: int | float) -> Any:
         """An exact `flint.arb`."""
-        import flint
-
-        return flint.arb(value)
+        return _flint().arb(value)
 
     @classmethod
     def complex_of(cls, real: Any, imag: Any) -> Any:
         """A `flint.acb`."""
-        import flint
-
-        return flint.acb(real, imag)
+        return _flint().acb(real, imag)
 
     @classmethod
     @contextlib.contextmanager
     def precision(cls, bits: int) -> Iterator[None]:
         """Work at so many bits inside."""
-        import flint
-
-        with flint.ctx.workprec(bits):
+        with _flint().ctx.workprec(bits):
             yield
 
     @property
@@ -67,18 +67,14 @@ class Ball(Number):
     @classmethod
     def pi(cls) -> "Ball":
         """The circle constant at the current precision."""
-        import flint
-
-        return cls(flint.arb.pi())
+        return cls(_flint().arb.pi())
 
     @classmethod
     def eigenpairs(cls, matrix: Any) -> list[tuple["Ball", list["Ball"]]]:
         """Proven eigenvalues, which Arb isolates, and real multiples of its eigenvectors."""
-        import flint
-
         entries = [[cls.complex_of(cls.of(x).v, 0) for x in row] for row in matrix]
         try:
-            values, vectors = flint.acb_mat(entries).eig(right=True)
+            values, vectors = _flint().acb_mat(entries).eig(right=True)
         except ValueError:
             raise Undecided("whether eigenvalues are equal") from None
         pairs = []
@@ -92,10 +88,8 @@ class Ball(Number):
     @classmethod
     def matrix_exponential(cls, matrix: Any) -> list[list["Ball"]]:
         """`flint.arb_mat.exp`, or that of complex matrices."""
-        import flint
-
         rows = [[cls.of(x) for x in row] for row in matrix]
-        kind = flint.acb_mat if any(x.is_complex for r in rows for x in r) else flint.arb_mat
+        kind = _flint().acb_mat if any(x.is_complex for r in rows for x in r) else _flint().arb_mat
         result = kind([[x.v for x in r] for r in rows]).exp()
         return [[cls(result[i, j]) for j in range(len(rows))] for i in range(len(rows))]
 
@@ -113,9 +107,7 @@ class Ball(Number):
 
     def widened(self, bound: Any) -> "Ball":
         """The ball with a larger radius; a complex one in both directions."""
-        import flint
-
-        error = flint.arb(0, bound)
+        error = _flint().arb(0, bound)
         return Ball(self.v + (self.complex_of(error, error) if self.is_complex else error))
 
     def magnitude(self) -> Any:
@@ -124,27 +116,27 @@ class Ball(Number):
 
     def zeta_derivative(self, q: Any, order: int) -> "Ball":
         """From the power series that Arb computes."""
-        import flint
-
-        series = flint.arb_series([self.v, 1], order + 1).zeta(self.of(q).v)
+        series = _flint().arb_series([self.v, 1], order + 1).zeta(self.of(q).v)
         return Ball(series[order] * math.factorial(order))
 
     @classmethod
     def working_bits(cls) -> int:
         """The current precision."""
-        import flint
-
-        return int(flint.ctx.prec)
+        return int(_flint().ctx.prec)
 
     def ends(self) -> tuple[Fraction, ...]:
         """Lower and upper end."""
-        middle = self.midpoint()
+        middle, error = self.midpoint(), self.radius()
         if middle is None:
             raise Undecided("a value that is not finite")
+        return middle - error, middle + error
+
+    def radius(self) -> Fraction:
+        """How far the value may be from the midpoint."""
         error = Ball(self.v.rad()).midpoint()
         if error is None:
             raise Undecided("a value that is not finite")
-        return middle - error, middle + error
+        return error
 
     def accuracy(self) -> int:
         """Bits of relative accuracy; 0 or less where the ball holds 0 and is not exact."""

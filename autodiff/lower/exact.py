@@ -5,6 +5,7 @@ until every result has enough good digits: a fixed one leaves few where a progra
 """
 
 import dataclasses
+import functools
 import importlib
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -181,8 +182,8 @@ def rule_of(op: Op) -> Callable[..., Any] | None:
 
 def _elementwise(function: Callable[..., Any]) -> Callable[..., Any]:
     def apply(call: Call, *arrays: Array, **params: Any) -> Array:
-        numbers = [each(call.number.of, a) for a in arrays]
-        return each(lambda *xs: function(*xs, **params), *numbers)
+        numbers = [numbered(call.number, a) for a in arrays]
+        return each(functools.partial(function, **params) if params else function, *numbers)
 
     return apply
 
@@ -277,7 +278,14 @@ class Exact:
             raise NotExact(op.kind, f"its rule gave shape {array.shape} for {spec}")
         if spec.dtype.kind not in "fcV":
             return array if array.dtype == spec.dtype else array.astype(spec.dtype)
-        return each(lambda x: self.number.of(_element(x)), array)
+        return numbered(self.number, array)
+
+
+def numbered(number: type[Number], array: Array) -> Array:
+    """An array of Numbers for one of what rules and NumPy give."""
+    if array.dtype == object and all([type(x) is number for x in array.flat]):
+        return array
+    return each(lambda x: number.of(_element(x)), array)
 
 
 def _scalar(value: Number) -> Array:
@@ -381,7 +389,7 @@ def _part(x: Number, before: Number | None, bits: int, floor: Fraction) -> Row |
     value = nearest(middle, form)
     rest = float(middle - Fraction(value)) if np.isfinite(value) else 0.0
     if isinstance(x, Ball):
-        gap, accuracy = x.ends()[1] - middle, min(x.accuracy(), LIMIT)
+        gap, accuracy = x.radius(), min(x.accuracy(), LIMIT)
     elif before is None:
         return None
     else:

@@ -4,7 +4,7 @@ Where two rows or signs must be chosen, the choice is that of NumPy (LAPACK).
 """
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -72,9 +72,11 @@ def determinant(a: Array) -> Any:
         nxt: dict[tuple[int, ...], Any] = {}
         for columns, minor in minors.items():
             for j in (j for j in range(n) if j not in columns):
-                sign = (-1) ** sum(c > j for c in columns)
+                term = a[k, j] * minor if k else a[k, j]
+                if sum([c > j for c in columns]) % 2:
+                    term = -term
                 key = tuple(sorted((*columns, j)))
-                nxt[key] = nxt.get(key, 0) + sign * a[k, j] * minor
+                nxt[key] = nxt[key] + term if key in nxt else term
         minors = nxt
     return minors[tuple(range(n))]
 
@@ -256,19 +258,23 @@ def _cofactor(call: Call, a: Array, *directions: Array) -> Any:
             mixed = m.copy()
             for row, t in zip(rows, ts, strict=True):
                 mixed[row] = t[row]
-            kept = np.isin(np.arange(m.shape[0]), rows)[:, None]
-            out = out + np.where(kept, 0, _minors(mixed, determinant))
+            others = [i for i in range(m.shape[0]) if i not in rows]
+            out[others] = out[others] + _minors(mixed, determinant, others)
         return np.asarray(out, object)
 
     return stacked(one, a, *directions)
 
 
-def _minors(m: Array, det: Callable[[Array], Any]) -> Array:
+def _minors(m: Array, det: Callable[[Array], Any], rows: Sequence[int]) -> Array:
+    """The signed minors of some rows."""
     n = m.shape[0]
-    out = np.empty((n, n), object)
-    for i, j in np.ndindex(n, n):
-        rest = np.delete(np.delete(m, i, 0), j, 1)
-        out[i, j] = (-1) ** (i + j) * det(rest)
+    without = [[k for k in range(n) if k != i] for i in range(n)]
+    out = np.empty((len(rows), n), object)
+    for place, i in enumerate(rows):
+        rest = m[without[i]]
+        for j in range(n):
+            minor = det(rest[:, without[j]])
+            out[place, j] = -minor if (i + j) % 2 else minor
     return out
 
 

@@ -104,9 +104,19 @@ def parse(text: str) -> Any:
     with context, ir.Location.unknown():
         try:
             module = ir.Module.parse(text)
-            module.operation.verify()
         except ir.MLIRError as error:
             raise _invalid(text, str(error)) from None
+    return verify(module)
+
+
+def verify(module: Any) -> Any:
+    """The module; StableHLOError carries the diagnostics of one that is not valid."""
+    ir, _, _ = _api()
+    with module.context, ir.Location.unknown():
+        try:
+            module.operation.verify()
+        except ir.MLIRError as error:
+            raise _invalid(str(module), str(error)) from None
     return module
 
 
@@ -160,13 +170,14 @@ class Function:
     types: frozenset[str]
 
 
-def functions(text: str) -> dict[str, Function]:
-    """The functions of a module by name; the module is verified and its chlo operations rewritten.
+def functions(module: Any) -> dict[str, Function]:
+    """The functions of a module by name; the module is verified, and its chlo operations are
+    rewritten in place.
 
     Raises:
-        StableHLOError: the text is not valid.
+        StableHLOError: the module is not valid.
     """
-    module = parse(text)
+    verify(module)
     legalize(module)
     # the module is printed once: printing its functions one by one takes ten times as long
     sources = ["  func.func " + s for s in _FUNCTION.split(str(module))[1:]]
@@ -243,9 +254,9 @@ def element_types(text: str) -> frozenset[str]:
 
 def legalize(module: Any) -> None:
     """Rewrite chlo operations (erf, lgamma, top_k, ...) in StableHLO ones, in place."""
-    ir, _, context = _api()
+    ir, _, _ = _api()
     manager = _found("jaxlib.mlir.passmanager.PassManager")
-    with context, ir.Location.unknown():
+    with module.context, ir.Location.unknown():
         pipeline = "builtin.module(func.func(chlo-legalize-to-stablehlo))"
         manager.parse(pipeline).run(module.operation)
 

@@ -142,6 +142,8 @@ class Number:
     def _raw(cls, value: Any) -> Any:
         if isinstance(value, Number):
             return value.v
+        if type(value) is float or type(value) is int:
+            return cls.real_of(value)
         if isinstance(value, bool | int | np.integer | np.bool_):
             return cls.real_of(int(value))
         if isinstance(value, complex | np.complexfloating):
@@ -177,6 +179,8 @@ class Number:
         return self._with(operator.mul, other)
 
     def __truediv__(self, other: Any) -> Any:
+        if type(other) is type(self):
+            return type(self)(self.divide(self.v, other.v))
         return self._with(self.divide, other)
 
     def __pow__(self, other: Any) -> Any:

@@ -8,6 +8,7 @@ that names it; nothing falls back to concrete values.
 import importlib
 import pkgutil
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,8 @@ def apply_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[s
         _fill_tables()
     if method == "__call__" and not kwargs and ufunc in UFUNCS:
         return UFUNCS[ufunc](*inputs)
+    from autodiff.numpy_api import ufunc_methods
+
     # axis=None means all axes, unlike an axis left out
     kwargs = {k: v for k, v in kwargs.items() if v is not None or k == "axis"}
     out = kwargs.pop("out", None)
@@ -60,25 +63,50 @@ def apply_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[s
     if method == "__call__" and ufunc in UFUNCS:
         if where is not True:
             _unsupported(ufunc.__name__, "`where=` leaves elements undefined: use np.where")
-        dtype = kwargs.pop("dtype", None)
-        kwargs.pop("casting", None), kwargs.pop("order", None), kwargs.pop("subok", None)
-        if kwargs:
-            _unsupported(ufunc.__name__, f"drop the arguments {', '.join(kwargs)}")
-        result = UFUNCS[ufunc](*inputs)
-        return result if dtype is None else result.astype(dtype)
-    if method == "reduce" and ufunc in REDUCES:
+        return _call(ufunc, inputs, kwargs)
+    folds = ufunc in UFUNCS and ufunc.nin == 2 and ufunc.nout == 1 and ufunc.signature is None
+    if method == "reduce" and (folds or ufunc in REDUCES):
         if where is not True:
             kwargs["where"] = where
         kwargs.setdefault("axis", 0)
-        return REDUCES[ufunc](*inputs, **kwargs)
-    if method == "accumulate" and ufunc in ACCUMULATES:
+        return (REDUCES.get(ufunc) or partial(ufunc_methods.fold, ufunc))(*inputs, **kwargs)
+    if method == "accumulate" and (folds or ufunc in ACCUMULATES):
         kwargs.setdefault("axis", 0)
-        return ACCUMULATES[ufunc](*inputs, **kwargs)
+        return (ACCUMULATES.get(ufunc) or partial(ufunc_methods.running, ufunc))(*inputs, **kwargs)
     if method == "outer" and ufunc in UFUNCS:
         x, y = inputs
-        return UFUNCS[ufunc](np.reshape(x, (*np.shape(x), *(1,) * np.ndim(y))), y)
+        return _call(ufunc, (np.reshape(x, (*np.shape(x), *(1,) * np.ndim(y))), y), kwargs)
     label = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
-    return _unsupported(label, "write it with supported functions, or with autodiff.custom_jvp")
+    fix = "write it with supported functions, or with autodiff.custom_jvp"
+    if method == "at":
+        fix = (
+            "x = autodiff.ops.scatter_add(x, index, values)"
+            if ufunc is np.add
+            else "nothing is written in place: x = autodiff.ops.index_update(x, index, value)"
+        )
+    return _unsupported(label, fix)
+
+
+def _call(ufunc: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A ufunc's call with arguments of its own."""
+    from autodiff.numpy_api import ufunc_methods
+
+    dtype = kwargs.pop("dtype", None)
+    for name in ("casting", "order", "subok"):
+        kwargs.pop(name, None)
+    axes = kwargs.pop("axes", None)
+    if "axis" in kwargs and ufunc is getattr(np, "vecdot", None):
+        axis = kwargs.pop("axis")
+        axes = [axis, axis]
+    if kwargs:
+        _unsupported(ufunc.__name__, f"drop the arguments {', '.join(kwargs)}")
+    if dtype is not None:
+        # evaluated in that dtype, not converted to it afterwards: int8 products may overflow
+        inputs = ufunc_methods.converted(ufunc, inputs, dtype)
+    if axes is not None:
+        return ufunc_methods.with_axes(ufunc, inputs, axes)
+    result = UFUNCS[ufunc](*inputs)
+    return result if dtype is None else result.astype(dtype)
 
 
 def apply_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -99,3 +99,10 @@ def _padded_by_values(
             ends.append(ops.broadcast_to(value, part))
         array = ops.concatenate([ends[0], array, ends[1]], axis)
     return array
+
+
+@implements(np.lib.stride_tricks.sliding_window_view)
+def _sliding_window_view(x: Any, window_shape: Any, axis: Any = None, **kwargs: Any) -> Any:
+    del kwargs
+    windows = np.lib.stride_tricks.sliding_window_view
+    return arranged(lambda v: windows(v, window_shape, axis), x)

@@ -174,3 +174,11 @@ def _apply_along_axis(func1d: Any, axis: int, arr: Any, *args: Any, **kwargs: An
     (place,) = normal_axes(axis, np.ndim(arr))
     inner = tuple(range(moved.ndim - 1, shaped.ndim))
     return np.moveaxis(shaped, inner, tuple(range(place, place + len(inner))))
+
+
+@implements(np.apply_over_axes)
+def _apply_over_axes(func: Any, a: Any, axes: Any) -> Any:
+    for axis in normal_axes(axes, np.ndim(a)):
+        reduced = func(a, axis)
+        a = reduced if np.ndim(reduced) == np.ndim(a) else np.expand_dims(reduced, axis)
+    return a

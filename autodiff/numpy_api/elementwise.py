@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 
 from autodiff import ops
+from autodiff.errors import TracerError
 from autodiff.numpy_api import FUNCTIONS, UFUNCS, implements
+from autodiff.trace import quoted, user_line
 from autodiff.tracer import Tracer
 
 UFUNCS.update(
@@ -187,7 +189,11 @@ def _real_if_close(a: Any, tol: float = 100) -> Any:
     del tol
     if a.dtype.kind != "c":
         return a
-    raise TypeError("np.real_if_close of a traced complex value depends on its values: use np.real")
+    raise TracerError(
+        "np.real_if_close of a traced complex value would choose a dtype by its values",
+        quoted(user_line()),
+        "use np.real, or return the complex value",
+    )
 
 
 # --- constants of a traced value's shape --------------------------------------------------------

@@ -7,6 +7,7 @@ import numpy as np
 
 from autodiff import ops
 from autodiff.errors import ShapeError
+from autodiff.families import whole
 from autodiff.numpy_api import UFUNCS, implements
 from autodiff.ops.contraction import diagonal_last
 from autodiff.ops.shape import normal_axes
@@ -113,6 +114,7 @@ def _cross(
 @implements(np.diagonal)
 def _diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     i, j = normal_axes((axis1, axis2), a.ndim)
+    offset = whole(offset, "offset")
     rows, columns = a.shape[i], a.shape[j]
     first = (max(-offset, 0), max(offset, 0))
     n = max(min(rows - first[0], columns - first[1]), 0)

@@ -7,8 +7,8 @@ import numpy as np
 from autodiff import ops
 from autodiff.errors import ShapeError
 from autodiff.families import axis_tuple
-from autodiff.numpy_api import ACCUMULATES, FUNCTIONS, REDUCES, implements
-from autodiff.ops.reduction import as_array, extent, inexact, reduced, rows_last
+from autodiff.numpy_api import FUNCTIONS, implements
+from autodiff.ops.reduction import as_array, extent, inexact, reduced
 from autodiff.ops.statistics import centred
 
 # --- masks and starting values -------------------------------------------------------------
@@ -17,6 +17,11 @@ from autodiff.ops.statistics import centred
 def _typed(x: Any, dtype: Any) -> Any:
     x = as_array(x)
     return x if dtype is None else ops.cast(x, dtype)
+
+
+def _narrowed(y: Any, dtype: Any) -> Any:
+    """A sum of small integers, kept small where that was asked for."""
+    return y if dtype is None or y.dtype == dtype else ops.cast(y, dtype)
 
 
 def _filled(x: Any, where: Any, value: Any) -> Any:
@@ -47,7 +52,7 @@ def _sum(
     initial: Any = None,
     where: Any = True,
 ) -> Any:
-    y = ops.sum(_filled(_typed(a, dtype), where, 0), axis, keepdims)
+    y = _narrowed(ops.sum(_filled(_typed(a, dtype), where, 0), axis, keepdims), dtype)
     return y if initial is None else y + initial
 
 
@@ -60,7 +65,7 @@ def _prod(
     initial: Any = None,
     where: Any = True,
 ) -> Any:
-    y = ops.prod(_filled(_typed(a, dtype), where, 1), axis, keepdims)
+    y = _narrowed(ops.prod(_filled(_typed(a, dtype), where, 1), axis, keepdims), dtype)
     return y if initial is None else y * initial
 
 
@@ -122,6 +127,20 @@ def _argmax(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
 @implements(np.argmin)
 def _argmin(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
     return ops.argmin(a, axis, keepdims)
+
+
+def _nan_arg(function: Any, worst: float) -> Any:
+    """`np.nanargmax` and `np.nanargmin`, which take NaN for the value that loses."""
+
+    def nan_function(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+        a = inexact(a)
+        return function(_filled(a, np.logical_not(np.isnan(a)), worst), axis, keepdims)
+
+    return nan_function
+
+
+FUNCTIONS[np.nanargmax] = _nan_arg(ops.argmax, -np.inf)
+FUNCTIONS[np.nanargmin] = _nan_arg(ops.argmin, np.inf)
 
 
 # --- means and variances -------------------------------------------------------------------
@@ -248,76 +267,31 @@ def _nan_extremum(name: str, worst: float) -> Any:
 FUNCTIONS[np.nanmax] = _nan_extremum("max", -np.inf)
 FUNCTIONS[np.nanmin] = _nan_extremum("min", np.inf)
 
-# --- quantiles -----------------------------------------------------------------------------
-
-
-def _quantile(a: Any, q: Any, axis: Any, keepdims: bool) -> Any:
-    """Quantiles by linear interpolation of the sorted values; NaN where there is a NaN."""
-    a = inexact(a)
-    axes = axis_tuple(axis, np.ndim(a), "SORT")
-    rows = ops.sort(rows_last(a, axes), -1)
-    n = np.shape(rows)[-1]
-    if n == 0:
-        raise ShapeError(
-            "a quantile of no elements has no value",
-            f"operand of shape {np.shape(a)}, axis {axis}",
-            "keep the axis non-empty",
-        )
-    place = np.asarray(q, np.float64) * (n - 1)
-    low = np.floor(place).astype(np.int64)
-    high = np.minimum(low + 1, n - 1)
-    part = (place - low).astype(rows.dtype)
-    below, above = np.take(rows, low, axis=-1), np.take(rows, high, axis=-1)
-    values = below + (above - below) * part
-    last = np.take(rows, np.full(low.shape, n - 1), axis=-1)
-    values = ops.where(np.isnan(last), last, values)
-    lead = len(np.shape(rows)) - 1
-    values = np.moveaxis(values, tuple(range(lead, lead + low.ndim)), tuple(range(low.ndim)))
-    return np.reshape(values, (*low.shape, *reduced(np.shape(a), axes, keepdims)))
-
-
-@implements(np.median)
-def _median(a: Any, axis: Any = None, overwrite_input: bool = False, keepdims: bool = False) -> Any:
-    del overwrite_input
-    return _quantile(a, 0.5, axis, keepdims)
-
-
-def _linear_quantile(scale: float, name: str) -> Any:
-    def function(
-        a: Any,
-        q: Any,
-        axis: Any = None,
-        overwrite_input: bool = False,
-        method: str = "linear",
-        keepdims: bool = False,
-    ) -> Any:
-        del overwrite_input
-        levels = np.asarray(q, np.float64) / scale
-        if method != "linear" or not np.all((levels >= 0) & (levels <= 1)):
-            raise ShapeError(
-                f"np.{name} of a traced value with method={method!r}, q={q}",
-                f"in np.{name}",
-                f'q is a constant in [0, {scale:g}] and method="linear"',
-            )
-        return _quantile(a, levels, axis, keepdims)
-
-    return function
-
-
-FUNCTIONS[np.quantile] = _linear_quantile(1, "quantile")
-FUNCTIONS[np.percentile] = _linear_quantile(100, "percentile")
-
 # --- cumulative functions ------------------------------------------------------------------
 
 
 @implements(np.cumsum)
 def _cumsum(a: Any, axis: Any = None, dtype: Any = None) -> Any:
-    return ops.cumsum(_typed(a, dtype), axis)
+    return _narrowed(ops.cumsum(_typed(a, dtype), axis), dtype)
 
 
 @implements(np.cumprod)
 def _cumprod(a: Any, axis: Any = None, dtype: Any = None) -> Any:
-    return ops.cumprod(_typed(a, dtype), axis)
+    return _narrowed(ops.cumprod(_typed(a, dtype), axis), dtype)
+
+
+def _skipping_cumulative(function: Any, neutral: int) -> Any:
+    """A cumulative function that takes NaN for a neutral value."""
+
+    def nan_function(a: Any, axis: Any = None, dtype: Any = None) -> Any:
+        a = _typed(a, dtype)
+        return function(_filled(a, np.logical_not(np.isnan(a)), neutral), axis)
+
+    return nan_function
+
+
+FUNCTIONS[np.nancumsum] = _skipping_cumulative(ops.cumsum, 0)
+FUNCTIONS[np.nancumprod] = _skipping_cumulative(ops.cumprod, 1)
 
 
 def _cumulative(function: Any, first: int) -> Any:
@@ -345,46 +319,3 @@ def _cumulative(function: Any, first: int) -> Any:
 if hasattr(np, "cumulative_sum"):
     FUNCTIONS[np.cumulative_sum] = _cumulative(ops.cumsum, 0)
     FUNCTIONS[np.cumulative_prod] = _cumulative(ops.cumprod, 1)
-
-# --- methods of ufuncs ---------------------------------------------------------------------
-
-
-def _logsumexp(
-    a: Any,
-    axis: Any = 0,
-    dtype: Any = None,
-    keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
-) -> Any:
-    y = ops.logsumexp(_typed(a, dtype), axis, where, keepdims=keepdims)
-    return y if initial is None else np.logaddexp(y, initial)
-
-
-def _running(function: Any) -> Any:
-    def accumulate(a: Any, axis: Any = 0, dtype: Any = None) -> Any:
-        return function(_typed(a, dtype), axis)
-
-    return accumulate
-
-
-REDUCES.update(
-    {
-        np.add: _sum,
-        np.multiply: _prod,
-        np.maximum: FUNCTIONS[np.max],
-        np.minimum: FUNCTIONS[np.min],
-        np.logical_and: FUNCTIONS[np.all],
-        np.logical_or: FUNCTIONS[np.any],
-        np.logaddexp: _logsumexp,
-    }
-)
-ACCUMULATES.update(
-    {
-        np.add: _running(ops.cumsum),
-        np.multiply: _running(ops.cumprod),
-        np.maximum: _running(ops.cummax),
-        np.minimum: _running(ops.cummin),
-        np.logaddexp: _running(ops.cumlogsumexp),
-    }
-)

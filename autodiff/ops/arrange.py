@@ -1,11 +1,12 @@
 """Arrangements written in slices, reshapes and joins: SQUEEZE EXPAND STACK ROLL TILE REPEAT."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from autodiff.errors import ShapeError
-from autodiff.families import axis_tuple, composite, promote
+from autodiff.families import axis_tuple, composite, promote, whole
 from autodiff.ops.gather import gather
 from autodiff.ops.shape import broadcast_to, concatenate, reshape, slice_
 from autodiff.program import Spec
@@ -136,8 +137,8 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Any:
     shifts, axes = np.broadcast_arrays(np.asarray(shift), np.asarray(axis))
     total: dict[int, int] = {}
     for s, a in zip(shifts.ravel(), axes.ravel(), strict=True):
-        (normal,) = axis_tuple(int(a), np.ndim(x), "ROLL")
-        total[normal] = total.get(normal, 0) + int(s)
+        (normal,) = axis_tuple(a, np.ndim(x), "ROLL")
+        total[normal] = total.get(normal, 0) + whole(s, "shift of ROLL")
     if not total or 0 in np.shape(x):
         return x
     return bind("ROLL", x, shift=tuple(total.values()), axis=tuple(total))
@@ -172,8 +173,8 @@ def tile(x: Any, repeats: Any) -> Any:
 
     Arguments: repeats: an int or one count per axis, aligned at the last axis.
     """
-    counts = (repeats,) if isinstance(repeats, int | np.integer) else tuple(repeats)
-    counts = tuple(int(c) for c in counts)
+    counts = tuple(repeats) if isinstance(repeats, Iterable) else (repeats,)
+    counts = tuple(whole(c, "repeats of TILE") for c in counts)
     counts = (1,) * (np.ndim(x) - len(counts)) + counts
     x = reshape(x, (1,) * (len(counts) - np.ndim(x)) + np.shape(x))
     return x if set(counts) <= {1} else bind("TILE", x, repeats=counts)
@@ -212,6 +213,6 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
     if axis is None:
         x, axis = reshape(x, -1), 0
     (axis,) = axis_tuple(axis, np.ndim(x), "REPEAT")
-    counts = np.asarray(repeats).ravel()
-    static = int(counts[0]) if counts.size == 1 else tuple(int(c) for c in counts)
+    counts = [whole(c, "repeats of REPEAT") for c in np.asarray(repeats).ravel()]
+    static = counts[0] if len(counts) == 1 else tuple(counts)
     return bind("REPEAT", x, repeats=static, axis=axis)

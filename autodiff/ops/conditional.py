@@ -139,10 +139,11 @@ def cond(predicate: Any, true_fun: Any, false_fun: Any, *operands: Any) -> Any:
         predicate = predicate != 0
     programs = [lift(f, values, in_tree, concrete=False) for f in (true_fun, false_fun)]
     captured = distinct(*(c for _, c in programs))
-    if find_trace((predicate, *captured, *values)) is None:
-        return (true_fun if predicate else false_fun)(*operands)
     (yes, _), (no, _) = programs
     same_tree("cond branches", no.out_tree, yes.out_tree)
+    same_specs("cond branches", no.out_specs, yes.out_specs)
+    if find_trace((predicate, *captured, *values)) is None:
+        return (true_fun if predicate else false_fun)(*operands)
     branches = tuple(with_consts(p, c, captured) for p, c in programs)
     outs = bind("IF", predicate, *captured, *values, branches=branches)
     return tree.unflatten(yes.out_tree, outs)

@@ -1,5 +1,6 @@
 """Guards, checkpoints, stopped gradients and taps."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -204,12 +205,13 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
     derivatives; memory for the backward pass falls to its inputs, time grows by one evaluation.
     """
 
-    def checkpointed(*args: Any) -> Any:
+    def checkpointed(*args: Any, **kwargs: Any) -> Any:
         leaves, in_tree = tree.flatten(args)
         values = [as_value(leaf, "argument") for leaf in leaves]
-        program, captured = lift(f, values, in_tree)
+        function = functools.partial(f, **kwargs) if kwargs else f
+        program, captured = lift(function, values, in_tree)
         if find_trace((*captured, *values)) is None:
-            return f(*args)
+            return function(*args)
         outs = bind("CHECKPOINT", *captured, *values, body=closed(program))
         return tree.unflatten(program.out_tree, outs)
 

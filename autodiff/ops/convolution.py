@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from autodiff.errors import ShapeError
-from autodiff.families import add_tangents, composite, promote
+from autodiff.families import add_tangents, composite, promote, whole
 from autodiff.kernels import convolution as kernels
 from autodiff.op import Op, define
 from autodiff.ops.geometry import Pairs, padding_pairs, per_spatial_axis, reach
@@ -299,7 +299,7 @@ def _convolved(
         stride=step,
         padding=padding_pairs(kind, padding, np.shape(x)[2:], windows, step),
         dilation=gap,
-        groups=int(groups),
+        groups=whole(groups, "groups"),
         algorithm=algorithm,
     )
 
@@ -392,6 +392,6 @@ def conv(
         padding=padding_pairs("CONV", padding, inside, windows, step),
         lhs_dilation=spread,
         rhs_dilation=gap,
-        groups=int(groups),
+        groups=whole(groups, "groups"),
         algorithm=algorithm,
     )

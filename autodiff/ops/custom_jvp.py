@@ -15,6 +15,7 @@ from autodiff.ops.custom_rules import (
     as_tangent,
     batched_rule,
     call_body,
+    positional,
     refuse_captures,
     tracing,
 )
@@ -22,7 +23,7 @@ from autodiff.program import Program, Spec
 from autodiff.reverse import linear_expanded, transpose_eval
 from autodiff.simplify import dead_code
 from autodiff.strong import protection
-from autodiff.subprogram import Rule, lift, same_specs, same_tree, with_consts, zeros
+from autodiff.subprogram import Rule, distinct, lift, same_specs, same_tree, with_consts, zeros
 from autodiff.trace import as_value, bind, find_trace, function_name, quoted, spec_of, user_line
 
 # --- CUSTOM_JVP ----------------------------------------------------------------------------
@@ -38,7 +39,7 @@ def _custom_jvp_jvp(
     primals: Any, tangents: Any, outputs: Any, *, body: Any, rule: Any, consts: int
 ) -> Any:
     del outputs
-    refuse_captures(tangents, consts, "custom_jvp")
+    refuse_captures(tangents, consts, "custom_jvp", body)
     dots = [
         zeros(spec_of(p)) if t is None else t
         for p, t in zip(primals[consts:], tangents[consts:], strict=True)
@@ -62,7 +63,7 @@ def _custom_jvp_vjp(
     strong: Any,
 ) -> Any:
     del outputs
-    refuse_captures([w or None for w in wanted], consts, "custom_jvp")
+    refuse_captures([w or None for w in wanted], consts, "custom_jvp", body)
     tangent_map = linear_expanded(_only_tangents(rule.program, len(body.outputs)), len(primals))
     inexact = [is_inexact(s.dtype) for s in body.out_specs]
     given = [c for c, a in zip(cts, inexact, strict=True) if a]
@@ -134,8 +135,9 @@ class custom_jvp:
         self.rule = rule
         return rule
 
-    def __call__(self, *args: Tree) -> Tree:
-        """Call the function; under a transform its rule is used."""
+    def __call__(self, *args: Tree, **kwargs: Tree) -> Tree:
+        """Call the function; under a transform its rule is used, which takes arguments by place."""
+        args = positional(self.fun, args, kwargs)
         leaves, in_tree = tree.flatten(args)
         values = [as_value(leaf, "argument") for leaf in leaves]
         body, body_captured = lift(self.fun, values, in_tree)
@@ -150,21 +152,29 @@ class custom_jvp:
                 rule="jvp",
             )
 
-        def build() -> Program:
+        def traced() -> tuple[Program, Any]:
             with tracing(self):
-                program, captured = self._rule_program(values, in_tree, body)
-            return with_consts(program, captured, body_captured)
+                program, own = self._rule_program(values, in_tree, body)
+            return program, own
+
+        # traced now, while values closed over are alive, unless the rule itself is calling
+        found = None if self.tracing else traced()
+        captured = distinct(body_captured, found[1] if found else ())
+
+        def build() -> Program:
+            program, own = found or traced()
+            return with_consts(program, own, captured)
 
         rule = Rule(function_name(self.fun), build)
-        if not self.tracing:
-            rule.program  # noqa: B018 - traced now, while values closed over are alive
+        if found:
+            rule.program  # noqa: B018 - a pass looks for selects in it
         outs = bind(
             "CUSTOM_JVP",
-            *body_captured,
+            *captured,
             *values,
-            body=with_consts(body, body_captured, body_captured),
+            body=with_consts(body, body_captured, captured),
             rule=rule,
-            consts=len(body_captured),
+            consts=len(captured),
         )
         return tree.unflatten(body.out_tree, outs)
 

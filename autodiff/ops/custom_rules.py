@@ -1,14 +1,15 @@
 """What the custom-derivative ops share: their evaluation, rules for batches, checks."""
 
 import contextlib
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from autodiff.batch import batch_program
-from autodiff.errors import MissingRuleError, ShapeError
+from autodiff.errors import MissingRuleError, ShapeError, TreeError
 from autodiff.program import Program, Spec
 from autodiff.subprogram import Rule, zeros
-from autodiff.trace import as_value, bind, quoted, spec_of, user_line
+from autodiff.trace import as_value, bind, function_name, quoted, spec_of, user_line
 
 Tree = Any
 
@@ -18,8 +19,11 @@ def call_body(evaluate: Callable[..., Any], *args: Any, body: Program, **params:
     return evaluate(body, *args)
 
 
-def refuse_captures(tangents: Any, consts: int, kind: str) -> None:
-    if any(t is not None for t in tangents[:consts]):
+def refuse_captures(tangents: Any, consts: int, kind: str, body: Program) -> None:
+    """A value closed over is held fixed; one that the rule alone reads has no say in the result."""
+    used = {a for eq in body.equations for a in eq.inputs} | set(body.outputs)
+    closed_over = zip(tangents[:consts], body.inputs, strict=False)
+    if any(t is not None and v in used for t, v in closed_over):
         raise MissingRuleError(
             f"a {kind} function closes over a value that is being differentiated",
             quoted(user_line()),
@@ -38,6 +42,20 @@ def batched_rule(rule: Rule, size: int, flags: tuple[bool, ...]) -> Rule:
         return batch_program(program, size, mapped, (True,) * len(program.outputs))[0]
 
     return Rule(rule.label, build)
+
+
+def positional(f: Callable[..., Any], args: tuple[Any, ...], kwargs: Any) -> tuple[Any, ...]:
+    """Arguments by place, those given by name included: rules take no names."""
+    if not kwargs:
+        return args
+    bound = inspect.signature(f).bind(*args, **kwargs)
+    if bound.kwargs:
+        raise TreeError(
+            f"'{function_name(f)}' takes {', '.join(bound.kwargs)} by name alone",
+            quoted(user_line()),
+            "let a function with rules of its own take every argument by place",
+        )
+    return bound.args
 
 
 @contextlib.contextmanager

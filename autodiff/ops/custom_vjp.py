@@ -15,6 +15,7 @@ from autodiff.ops.custom_rules import (
     as_tangent,
     batched_rule,
     call_body,
+    positional,
     refuse_captures,
     tracing,
 )
@@ -64,7 +65,7 @@ def _custom_vjp_vjp(
     residuals: Any,
 ) -> Any:
     del outputs, fwd
-    refuse_captures([w or None for w in wanted], consts, "custom_vjp")
+    refuse_captures([w or None for w in wanted], consts, "custom_vjp", body)
     given = [
         zeros(s) if c is None else c
         for c, s in zip(cts, body.out_specs, strict=True)
@@ -133,8 +134,9 @@ class custom_vjp:
         """Set the forward pass with residuals and the backward pass."""
         self.rules = (fwd, bwd)
 
-    def __call__(self, *args: Tree) -> Tree:
-        """Call the function; under a transform its rule is used."""
+    def __call__(self, *args: Tree, **kwargs: Tree) -> Tree:
+        """Call the function; under a transform its rule is used, which takes arguments by place."""
+        args = positional(self.fun, args, kwargs)
         leaves, in_tree = tree.flatten(args)
         values = [as_value(leaf, "argument") for leaf in leaves]
         body, body_captured = lift(self.fun, values, in_tree)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from autodiff.errors import ShapeError
-from autodiff.families import axis_tuple, batch_leading, composite, linear, promote
+from autodiff.families import axis_tuple, batch_leading, composite, linear, promote, whole
 from autodiff.kernels import linalg as kernels
 from autodiff.ops.elementwise import cast
 from autodiff.ops.linalg import check_matrix
@@ -49,7 +49,7 @@ def triangle(x: Any, k: int = 0, lower: bool = True) -> Any:
     Raises ShapeError for fewer than two axes.
     """
     (x,) = promote(x)
-    return bind("TRIANGLE", x, k=int(k), lower=bool(lower))
+    return bind("TRIANGLE", x, k=whole(k, "k of TRIANGLE"), lower=bool(lower))
 
 
 def tril(x: Any, k: int = 0) -> Any:
@@ -139,7 +139,7 @@ def diagonal(x: Any, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Any:
     Raises ShapeError for axes that do not exist or coincide.
     """
     (x,) = promote(x)
-    return bind("DIAGONAL", _axes_last("DIAGONAL", x, axis1, axis2), offset=int(offset))
+    return bind("DIAGONAL", _axes_last("DIAGONAL", x, axis1, axis2), offset=whole(offset, "offset"))
 
 
 def diagonal_matrix(x: Any, offset: int = 0, shape: tuple[int, int] | None = None) -> Any:
@@ -150,10 +150,11 @@ def diagonal_matrix(x: Any, offset: int = 0, shape: tuple[int, int] | None = Non
     Raises ShapeError where k is not the extent of that diagonal.
     """
     (x,) = promote(x)
+    offset = whole(offset, "offset")
     if shape is None:
-        n = np.shape(x)[-1] + abs(int(offset))
+        n = np.shape(x)[-1] + abs(offset)
         shape = (n, n)
-    return bind("DIAGONAL_MATRIX", x, offset=int(offset), shape=(int(shape[0]), int(shape[1])))
+    return bind("DIAGONAL_MATRIX", x, offset=offset, shape=(int(shape[0]), int(shape[1])))
 
 
 def _trace_spec(x: Spec, *, offset: int) -> Spec:
@@ -179,4 +180,4 @@ def trace(x: Any, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Any:
     (x,) = promote(x)
     if x.dtype.kind in "bu" or (x.dtype.kind == "i" and x.dtype.itemsize < 8):
         x = cast(x, np.uint64 if x.dtype.kind == "u" else np.int64)
-    return bind("TRACE", _axes_last("TRACE", x, axis1, axis2), offset=int(offset))
+    return bind("TRACE", _axes_last("TRACE", x, axis1, axis2), offset=whole(offset, "offset"))

@@ -122,10 +122,14 @@ div = binary(
 )
 
 
-def _strong_mul_transpose(ct: Any, inputs: Any) -> tuple[Any, ...]:
+def _strong_mul_transpose(ct: Any, inputs: Any, strongly: bool = False) -> tuple[Any, ...]:
     x, y = inputs
     if isinstance(x, Undefined):
         return unbroadcast(bind("STRONG_MUL", ct, y), x.shape), None
+    if strongly:  # upstream of a select again: zeros of ct win too, where x is not finite
+        zero = np.zeros((), x.dtype)
+        kept = bind("WHERE", bind("COMPARE", ct, zero, direction="EQ"), zero, x)
+        x = bind("WHERE", bind("ISFINITE", x), x, kept)
     # 0 where the cotangent operand x is 0, even if ct is infinite there
     return None, unbroadcast(bind("STRONG_MUL", x, ct), y.shape)
 

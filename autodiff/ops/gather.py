@@ -241,7 +241,9 @@ def gather(x: Any, indices: Any, axis: int = 0, mode: str = "raise") -> Any:
 def bounded(indices: Any, n: int, axis: int, mode: str) -> Any:
     """Indices brought into an axis of extent n as the mode says."""
     if not hasattr(indices, "dtype"):
-        indices = np.asarray(indices, np.int64)
+        indices = np.asarray(indices)
+        if not indices.size or indices.dtype == np.bool_:  # an empty list is of floats
+            indices = indices.astype(np.int64)
     if indices.dtype.kind not in "iu":
         raise IndexingError(
             f"indices are {indices.dtype.name}, not integers",

@@ -1,10 +1,12 @@
 """Strides, paddings and extents of windows that slide over spatial axes."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from autodiff.errors import ShapeError
+from autodiff.families import whole
 
 Pairs = tuple[tuple[int, int], ...]
 
@@ -16,8 +18,9 @@ def reach(extents: tuple[int, ...], dilation: tuple[int, ...]) -> tuple[int, ...
 
 def per_spatial_axis(kind: str, name: str, value: Any, axes: int, low: int = 1) -> tuple[int, ...]:
     """One int per spatial axis, at least `low`, from a sequence or from an int for all."""
-    whole = isinstance(value, int | np.integer)
-    result = (int(value),) * axes if whole else tuple(int(v) for v in value)
+    several = isinstance(value, Iterable)
+    given = value if several else (value,) * axes
+    result = tuple(whole(v, f"{name} of {kind}") for v in given)
     if len(result) != axes or min(result) < low:
         raise ShapeError(
             f"{name} is {value!r}",
@@ -51,10 +54,8 @@ def padding_pairs(
     elif isinstance(padding, int | np.integer):
         return ((int(padding), int(padding)),) * axes
     else:
-        pairs = [
-            (int(p), int(p)) if isinstance(p, int | np.integer) else tuple(int(v) for v in p)
-            for p in padding
-        ]
+        each = (p if isinstance(p, Iterable) else (p, p) for p in padding)
+        pairs = [tuple(whole(v, f"padding of {kind}") for v in p) for p in each]
         if len(pairs) == axes and all(len(p) == 2 for p in pairs):
             return tuple((p[0], p[1]) for p in pairs)
     raise ShapeError(

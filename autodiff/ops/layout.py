@@ -1,11 +1,12 @@
 """The same elements in another layout: RESHAPE, TRANSPOSE, BROADCAST and its adjoint SUM_TO."""
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
 from autodiff.errors import ShapeError
-from autodiff.families import axis_tuple, linear, unbroadcast
+from autodiff.families import axis_tuple, linear, unbroadcast, whole
 from autodiff.kernels import layout as kernels
 from autodiff.program import Spec
 from autodiff.trace import bind
@@ -15,7 +16,7 @@ __all__ = ["broadcast_to", "reshape", "sum_to", "transpose"]
 
 def normal_axes(axis: Any, ndim: int) -> tuple[int, ...]:
     """Axes counted from 0, in the order given; repeated or out of range is an error."""
-    axes = tuple(int(a) for a in axis) if isinstance(axis, tuple | list) else (int(axis),)
+    axes = axis if isinstance(axis, tuple | list) else (axis,)
     axis_tuple(axes, ndim, "axes")
     return tuple(a % ndim for a in axes)
 
@@ -55,7 +56,12 @@ linear(
 
 def reshape(x: Any, shape: int | tuple[int, ...]) -> Any:
     """The same elements in C order with another shape; one entry may be -1."""
-    shape = (shape,) if isinstance(shape, int | np.integer) else tuple(int(n) for n in shape)
+    extents = shape if isinstance(shape, Iterable) else (shape,)
+    shape = tuple(whole(n, "shape of RESHAPE") for n in extents)
+    if any(n < -1 for n in shape):
+        raise ShapeError(
+            f"cannot reshape {np.shape(x)} to {shape}", "in op RESHAPE", "extents are not negative"
+        )
     if -1 in shape:
         rest = int(np.prod([n for n in shape if n != -1], dtype=np.int64))
         size = int(np.prod(np.shape(x), dtype=np.int64))
@@ -100,12 +106,16 @@ linear(
 )
 
 
+def _counted(axes: Any, ndim: int) -> Iterator[int]:
+    """Axes counted from 0; those that repeat are left for the spec rule."""
+    for a in axes:
+        yield axis_tuple(a, ndim, "TRANSPOSE")[0]
+
+
 def transpose(x: Any, axes: tuple[int, ...] | None = None) -> Any:
     """Axes permuted (reversed by default)."""
     n = np.ndim(x)
-    axes = (
-        tuple(range(n))[::-1] if axes is None else tuple(int(a) % n if n else int(a) for a in axes)
-    )
+    axes = tuple(range(n))[::-1] if axes is None else tuple(_counted(axes, n))
     return x if axes == tuple(range(n)) else bind("TRANSPOSE", x, axes=axes)
 
 
@@ -151,7 +161,8 @@ linear(
 
 def broadcast_to(x: Any, shape: int | tuple[int, ...]) -> Any:
     """The value stretched to a shape by NumPy's rules."""
-    shape = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
+    extents = shape if isinstance(shape, Iterable) else (shape,)
+    shape = tuple([whole(n, "shape of BROADCAST") for n in extents])
     return x if np.shape(x) == shape else bind("BROADCAST", x, shape=shape)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from autodiff.errors import ShapeError
-from autodiff.families import composite
+from autodiff.families import composite, whole
 from autodiff.ops.elementwise import cast, where
 from autodiff.ops.gather import bounded
 from autodiff.ops.shape import normal_axes, reshape
@@ -136,7 +136,7 @@ def one_hot(ids: Any, depth: int, dtype: Any = np.float64) -> Any:
     Ids outside 0 ... depth - 1 give rows of zeros. No derivative: ids are integers.
     """
     ids = ids if hasattr(ids, "dtype") else np.asarray(ids, np.int64)
-    return bind("ONE_HOT", ids, depth=int(depth), dtype=np.dtype(dtype))
+    return bind("ONE_HOT", ids, depth=whole(depth, "depth of ONE_HOT"), dtype=np.dtype(dtype))
 
 
 # --- SEGMENT_SUM ---------------------------------------------------------------------------
@@ -168,4 +168,4 @@ def segment_sum(data: Any, ids: Any, num_segments: int) -> Any:
     Raises IndexingError for known ids out of range.
     """
     ids = bounded(ids, num_segments, 0, "raise")
-    return bind("SEGMENT_SUM", data, ids, num_segments=int(num_segments))
+    return bind("SEGMENT_SUM", data, ids, num_segments=whole(num_segments, "num_segments"))

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from autodiff.errors import ShapeError
-from autodiff.families import axis_tuple, batch_leading, composite, nondiff, promote
+from autodiff.families import axis_tuple, batch_leading, composite, nondiff, promote, whole
 from autodiff.kernels import loss as kernels
 from autodiff.ops.reduction import Axis, as_array, inexact, reduced
 from autodiff.ops.softmax import check_floating, pair
@@ -55,7 +55,7 @@ def label_mask(labels: Any, classes: int, axis: int = -1) -> Any:
     """
     labels = as_array(labels)
     (normal,) = axis_tuple(axis, np.ndim(labels) + 1, "LABEL_MASK")
-    return bind("LABEL_MASK", labels, classes=int(classes), axis=normal)
+    return bind("LABEL_MASK", labels, classes=whole(classes, "classes"), axis=normal)
 
 
 def _labelled(values: Any, labels: Any, axis: int) -> Any:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from autodiff.errors import ShapeError
-from autodiff.families import add_tangents, batch_leading, batch_stacked, composite, promote
+from autodiff.families import add_tangents, batch_leading, batch_stacked, composite, promote, whole
 from autodiff.kernels import matrix_functions as kernels
 from autodiff.op import Op, define
 from autodiff.ops.elementwise import where
@@ -164,7 +164,7 @@ def matrix_power(a: Any, n: int) -> Any:
     if not isinstance(n, int | np.integer):
         raise TypeError(f"matrix_power takes an integer power, got {n!r}")
     (a,) = promote(a, inexact=n < 0)
-    return bind("MATRIX_POWER", a, n=int(n))
+    return bind("MATRIX_POWER", a, n=whole(n, "the power of a matrix"))
 
 
 # --- PINV and LSTSQ ------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from autodiff.errors import ShapeError
-from autodiff.families import axis_tuple, composite, promote
+from autodiff.families import axis_tuple, composite, promote, whole
 from autodiff.ops.reduction import Axis, as_array, extent, inexact, reduced, total
 from autodiff.ops.softmax import check_floating
 from autodiff.ops.statistics import centred
@@ -214,7 +214,12 @@ def group_norm(x: Any, groups: int, weight: Any = None, bias: Any = None, eps: f
     Raises ShapeError where the groups or parameters do not fit.
     """
     shape = np.shape(x)[1:2]
-    return bind("GROUPNORM", *_operands(x, weight, bias, shape), groups=int(groups), eps=float(eps))
+    return bind(
+        "GROUPNORM",
+        *_operands(x, weight, bias, shape),
+        groups=whole(groups, "groups"),
+        eps=float(eps),
+    )
 
 
 def _instance_norm_spec(x: Spec, *affine: Spec, eps: float) -> Spec:

@@ -9,6 +9,7 @@ from autodiff import tree
 from autodiff.batch import batch_program, materialize
 from autodiff.errors import ShapeError
 from autodiff.expansion import expanded
+from autodiff.families import whole
 from autodiff.forward import is_inexact, jvp_eval
 from autodiff.interpret import run
 from autodiff.op import Op, define
@@ -300,7 +301,7 @@ def scan(
 def _scan_length(rows: list[Any], length: int | None) -> int:
     extents = {int(r.shape[0]) if r.ndim else -1 for r in rows}
     if length is not None:
-        extents.add(int(length))
+        extents.add(whole(length, "length of scan"))
     if len(extents) != 1 or -1 in extents:
         raise ShapeError(
             f"scan over extents {sorted(extents) or 'unknown'}",

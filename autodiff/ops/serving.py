@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from autodiff.errors import ShapeError
-from autodiff.families import composite, promote
+from autodiff.families import composite, promote, whole
 from autodiff.ops.attention import scaled_dot_product_attention
 from autodiff.ops.elementwise import cast, where
 from autodiff.ops.reduction import as_array
@@ -173,7 +173,7 @@ def paged_attention(
         as_array(table),
         as_array(lengths),
         scale=float(scale if scale is not None else 1.0 / np.sqrt(max(width, 1))),
-        window=None if window is None else int(window),
+        window=None if window is None else whole(window, "window"),
     )
 
 
@@ -235,7 +235,11 @@ def moe_experts(x: Any, router: Any, w_gate: Any, w_up: Any, w_down: Any, k: int
     derivatives: there is none where the k-th and the next score are equal.
     Raises ShapeError for shapes that do not fit or k out of range.
     """
-    return bind("MOE_EXPERTS", *promote(x, router, w_gate, w_up, w_down, inexact=True), k=int(k))
+    return bind(
+        "MOE_EXPERTS",
+        *promote(x, router, w_gate, w_up, w_down, inexact=True),
+        k=whole(k, "k of MOE_EXPERTS"),
+    )
 
 
 # --- GATED_DELTA_RULE ----------------------------------------------------------------------

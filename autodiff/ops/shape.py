@@ -2,12 +2,13 @@
 
 import builtins
 import itertools
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from autodiff.errors import ShapeError
-from autodiff.families import axis_tuple, batch_leading, linear, promote, zeros_for
+from autodiff.families import axis_tuple, batch_leading, linear, promote, whole, zeros_for
 from autodiff.kernels import shape as kernels
 from autodiff.op import Op, define
 from autodiff.ops.layout import broadcast_to, normal_axes, reshape, sum_to, transpose
@@ -112,9 +113,8 @@ def slice_(x: Any, start: Any, stop: Any, stride: Any = None) -> Any:
 def per_axis(value: Any, x: Any, what: str) -> tuple[int, ...]:
     """One int per axis of x, from a sequence or from an int for all axes."""
     n = np.ndim(x)
-    result = (
-        (int(value),) * n if isinstance(value, int | np.integer) else tuple(int(v) for v in value)
-    )
+    given = value if isinstance(value, Iterable) else (value,) * n
+    result = tuple([whole(v, what) for v in given])
     if len(result) != n:
         raise ShapeError(
             f"{what} {result} has {len(result)} entries for {n} axes",

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from autodiff.errors import ShapeError
-from autodiff.families import add_tangents, align, axis_tuple, batch_leading, linear, promote
+from autodiff.families import add_tangents, align, axis_tuple, batch_leading, linear, promote, whole
 from autodiff.kernels import signal as kernels
 from autodiff.op import Op, define
 from autodiff.ops.elementwise import cast
@@ -95,7 +95,7 @@ def _prepared(kind: str, x: Any, n: int | None, axis: int, norm: str | None) -> 
     """Operand of the right extent, its axis and norm."""
     (x,) = promote(x, inexact=True)
     (axis,) = axis_tuple(axis, np.ndim(x), kind)
-    n = np.shape(x)[axis] if n is None else int(n)
+    n = np.shape(x)[axis] if n is None else whole(n, "n")
     if n < 1:
         raise ShapeError(
             f"{kind} needs one point at least, got n={n}",
@@ -221,7 +221,7 @@ def irfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None)
     """
     (x,) = promote(x, inexact=True)
     (axis,) = axis_tuple(axis, np.ndim(x), "IRFFT")
-    points = 2 * (np.shape(x)[axis] - 1) if n is None else int(n)
+    points = 2 * (np.shape(x)[axis] - 1) if n is None else whole(n, "n")
     if points < 1:
         raise ShapeError(
             f"IRFFT needs one point at least, got n={points}",

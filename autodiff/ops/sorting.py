@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from autodiff.errors import ShapeError
-from autodiff.families import axis_tuple, batch_leading, nondiff, promote
+from autodiff.families import axis_tuple, batch_leading, nondiff, promote, whole
 from autodiff.kernels import sorting as kernels
 from autodiff.op import Op, define
 from autodiff.ops.lookup import take_along_axis
@@ -119,7 +119,7 @@ def top_k(x: Any, k: int, axis: int = -1) -> tuple[Any, Any]:
     (axis,) = normal_axes(axis, np.ndim(x))
     order = (*(i for i in range(np.ndim(x)) if i != axis), axis)
     back = tuple(int(i) for i in np.argsort(order))
-    values, places = bind("TOP_K", transpose(x, order), k=int(k))
+    values, places = bind("TOP_K", transpose(x, order), k=whole(k, "k of TOP_K"))
     return transpose(values, back), transpose(places, back)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from autodiff.errors import ShapeError, nearest
-from autodiff.families import composite, promote
+from autodiff.families import composite, promote, whole
 from autodiff.ops.gather import gather
 from autodiff.ops.matmul import matmul
 from autodiff.ops.signal import complex_dtype, rfft
@@ -59,7 +59,13 @@ def stft(x: Any, window: Any, hop: int, n_fft: int | None = None) -> Any:
     """
     x, window = promote(x, window, inexact=True)
     size = np.shape(window)[-1] if np.ndim(window) else 0
-    return bind("STFT", x, window, hop=int(hop), n_fft=size if n_fft is None else int(n_fft))
+    return bind(
+        "STFT",
+        x,
+        window,
+        hop=whole(hop, "hop"),
+        n_fft=size if n_fft is None else whole(n_fft, "n_fft"),
+    )
 
 
 # --- MEL_FILTERBANK and LOG_MEL ------------------------------------------------------------
@@ -179,11 +185,11 @@ def mel_filterbank(
     Raises ShapeError for shapes or ranges that do not fit.
     """
     (power,) = promote(power, inexact=True)
-    points = 2 * (np.shape(power)[-1] - 1) if n_fft is None else int(n_fft)
+    points = 2 * (np.shape(power)[-1] - 1) if n_fft is None else whole(n_fft, "n_fft")
     top = sample_rate / 2 if high is None else high
     mel_weights(n_mels, points, sample_rate, low, top, scale, area)
     params = _mel_params(sample_rate, low, top, scale, area)
-    return bind("MEL_FILTERBANK", power, n_mels=int(n_mels), n_fft=points, **params)
+    return bind("MEL_FILTERBANK", power, n_mels=whole(n_mels, "n_mels"), n_fft=points, **params)
 
 
 def _log_mel_spec(
@@ -231,7 +237,7 @@ def log_mel(
     Raises ShapeError for shapes or ranges that do not fit.
     """
     x, window = promote(x, window, inexact=True)
-    points = np.shape(window)[-1] if n_fft is None else int(n_fft)
+    points = np.shape(window)[-1] if n_fft is None else whole(n_fft, "n_fft")
     top = sample_rate / 2 if high is None else high
     mel_weights(n_mels, points, sample_rate, low, top, scale, area)
     params = _mel_params(sample_rate, low, top, scale, area)
@@ -239,9 +245,9 @@ def log_mel(
         "LOG_MEL",
         x,
         window,
-        hop=int(hop),
+        hop=whole(hop, "hop"),
         n_fft=points,
-        n_mels=int(n_mels),
+        n_mels=whole(n_mels, "n_mels"),
         floor=float(floor),
         **params,
     )

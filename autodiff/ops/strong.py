@@ -72,6 +72,17 @@ def _strongly(plain: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     return function
 
 
+def _split(x: Any) -> tuple[Any, Any]:
+    """Two parts that sum to x, with 0 for the other: what is finite, and what is not."""
+    finite, zero = np.isfinite(x), np.zeros((), x.dtype)
+    return where(finite, x, zero), where(finite, zero, x)
+
+
+def _bounded(x: Any) -> Any:
+    """x, and 1 where it is not finite: what it multiplies is not finite or 0."""
+    return where(np.isfinite(x), x, np.ones((), x.dtype))
+
+
 def _strong_product(kind: str) -> None:
     """The strong twin of an op bilinear in two operands; param `zeros` names the cotangent."""
     base, twin = get(kind), f"STRONG_{kind}"
@@ -86,10 +97,23 @@ def _strong_product(kind: str) -> None:
         left = None if tx is None else bind(twin, tx, y, **params)
         return add_tangents(left, None if ty is None else bind(twin, x, ty, **params))
 
-    def transpose(ct: Any, inputs: Any, *, zeros: int, **params: Any) -> tuple[Any, ...]:
-        # linear in the cotangent: zeros of the new one win; in the factor: those of the old one
-        known = None if isinstance(inputs[zeros], Undefined) else zeros
-        return strong_transpose(base, ct, inputs, params, known)
+    def transpose(
+        ct: Any, inputs: Any, *, zeros: int, strongly: bool = False, **params: Any
+    ) -> tuple[Any, ...]:
+        # linear in the cotangent: zeros of the new one win; in the factor: those of the old one,
+        # and both where this product is upstream of a select again
+        if isinstance(inputs[zeros], Undefined):
+            return strong_transpose(base, ct, inputs, params)
+        if not strongly:
+            return strong_transpose(base, ct, inputs, params, zeros)
+        old = inputs[zeros]
+        finite, rest = _split(old)
+        parts = []
+        for x, c, winner in ((finite, ct, zeros), (rest, _bounded(ct), None)):
+            given = (x, inputs[1]) if zeros == 0 else (inputs[0], x)
+            parts.append(strong_transpose(base, c, given, params, winner))
+        pairs = zip(*parts, strict=True)
+        return tuple(None if a is None or b is None else add_tangents(a, b) for a, b in pairs)
 
     def batch(size: int, args: Any, batched: Any, *, zeros: int, **params: Any) -> Any:
         specs = tuple(map(spec_of, args))

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from autodiff.errors import ShapeError
-from autodiff.families import composite, promote
+from autodiff.families import composite, promote, whole
 from autodiff.ops.convolution import Ints, adjoint_kernel, check_operands, operands
 from autodiff.ops.geometry import Pairs, padding_pairs, per_spatial_axis, reach
 from autodiff.ops.shape import concatenate, reshape, slice_
@@ -99,8 +99,8 @@ def _transposed(
     gap = per_spatial_axis(kind, "dilation", dilation, axes)
     extra = per_spatial_axis(kind, "output_padding", output_padding, axes, low=0)
     windows = reach(np.shape(k)[2:], gap)
-    whole = tuple(n * s for n, s in zip(np.shape(x)[2:], step, strict=True))
-    pairs = padding_pairs(kind, padding, whole, windows, step)
+    full = tuple(n * s for n, s in zip(np.shape(x)[2:], step, strict=True))
+    pairs = padding_pairs(kind, padding, full, windows, step)
     if isinstance(padding, str) and padding.upper() == "SAME":
         extra = tuple(max(s - w, 0) for s, w in zip(step, windows, strict=True))
     return bind(
@@ -111,7 +111,7 @@ def _transposed(
         padding=pairs,
         output_padding=extra,
         dilation=gap,
-        groups=int(groups),
+        groups=whole(groups, "groups"),
         algorithm=algorithm,
     )
 

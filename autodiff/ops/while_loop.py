@@ -8,6 +8,7 @@ import numpy as np
 from autodiff import tree
 from autodiff.batch import batch_eval, batch_program, materialize
 from autodiff.errors import MissingRuleError
+from autodiff.families import whole
 from autodiff.forward import is_inexact, jvp_eval
 from autodiff.interpret import run
 from autodiff.op import Op, define
@@ -218,7 +219,7 @@ def while_loop(cond_fun: Any, body_fun: Any, init_val: Any, max_steps: int | Non
         cond=with_consts(test, test_captured, captured),
         body=with_consts(body, body_captured, captured),
         consts=len(captured),
-        max_steps=None if max_steps is None else int(max_steps),
+        max_steps=None if max_steps is None else whole(max_steps, "max_steps"),
     )
     return tree.unflatten(in_tree, outs)
 

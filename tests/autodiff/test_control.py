@@ -128,6 +128,28 @@ def test_a_custom_vjp_rule_and_its_refusal_of_forward_mode():
         ad.jvp(f, (X,), (X,))
 
 
+def test_functions_with_rules_and_checkpoints_take_keywords():
+    limit = np.float64(1.5)
+    f = lambda x: np.sum(clipped(x, limit=limit))  # noqa: E731
+    np.testing.assert_allclose(ad.grad(f)(X), np.minimum(np.exp(X), 1.5), rtol=1e-15)
+    g = lambda x: np.sum(exponential(x=x) * x)  # noqa: E731
+    np.testing.assert_allclose(ad.grad(g)(X), np.exp(X) * (X + 1), rtol=1e-14)
+    power = ad.checkpoint(lambda x, *, k: x**k)
+    np.testing.assert_allclose(ad.grad(lambda x: np.sum(power(x, k=3)))(X), 3 * X * X, rtol=1e-14)
+    mixed = ad.grad(lambda k: np.sum(power(np.abs(X), k=k)))(3.0)
+    np.testing.assert_allclose(mixed, np.sum(np.abs(X) ** 3 * np.log(np.abs(X))), rtol=1e-14)
+    lone = ad.custom_jvp(lambda x, *, k: x * k)
+    with pytest.raises(TreeError, match="takes k by name alone"):
+        ad.grad(lambda x: np.sum(lone(x, k=2.0)))(X)
+
+
+def test_branches_that_differ_are_refused_on_plain_arrays_too():
+    with pytest.raises(TreeError, match="cond branches"):
+        ad.cond(True, lambda v: v, lambda v: (v,), X)
+    with pytest.raises(ShapeError, match="cond branches"):
+        ad.cond(True, lambda v: v, lambda v: v[:1], X)
+
+
 def test_custom_rules_are_checked():
     @ad.custom_vjp
     def bad(x, y):
@@ -154,6 +176,37 @@ def test_a_custom_function_may_not_close_over_what_is_differentiated():
 
     with pytest.raises(MissingRuleError, match="closes over a value that is being differentiated"):
         ad.grad(outer)(X)
+
+
+def test_a_custom_jvp_rule_may_close_over_an_outer_value():
+    """The rule alone reads `scale`: it is differentiated by the transform outside."""
+
+    def tangents(scale):
+        @ad.custom_jvp
+        def cube(x):
+            return x**3
+
+        cube.defjvp(lambda p, t: (p[0] ** 3, t[0] * p[0] * np.sum(scale)))
+        return np.sum(ad.vmap(ad.grad(cube))(scale)) + np.sum(ad.jvp(cube, (X,), (X,))[1])
+
+    want = np.full(3, 2 * np.sum(X) + np.sum(X * X))  # of sum(scale)**2 + sum(scale) * sum(X**2)
+    np.testing.assert_allclose(ad.grad(tangents)(X), want, rtol=1e-14)
+    np.testing.assert_allclose(ad.vmap(ad.grad(tangents))(np.stack([X, X]))[1], want, rtol=1e-14)
+    np.testing.assert_allclose(ad.hessian(tangents)(X), np.full((3, 3), 2.0), rtol=1e-14)
+
+
+def test_a_custom_vjp_rule_that_closes_over_an_outer_value_is_told_the_user_s_line():
+    def outer(scale):
+        @ad.custom_vjp
+        def cube(x):
+            return x**3
+
+        cube.defvjp(lambda x: (x**3, x), lambda x, ct: (ct * scale * x,))
+        return np.sum(ad.grad(lambda x: np.sum(cube(x)))(scale))
+
+    with pytest.raises(TracerError, match="that the function itself does not use") as caught:
+        ad.grad(outer)(X)
+    assert "test_control.py" in str(caught.value).splitlines()[1]
 
 
 def test_checkpoint_keeps_values_and_derivatives():

@@ -673,3 +673,13 @@ def test_large_results_take_the_memory_of_those_given_up():
     compiled(3 * x)
     compiled(4 * x)
     assert bytes(held[:100]) == before
+
+
+def test_programs_of_one_text_keep_their_own_constants():
+    x = np.array([1.0, 2.0, 3.0])
+    first, second = (ad.compile(lambda v, c=c: np.cumsum(v) * c + c) for c in (x + 0.5, x + 7.5))
+    np.testing.assert_array_equal(first(x), np.cumsum(x) * (x + 0.5) + (x + 0.5))
+    np.testing.assert_array_equal(second(x), np.cumsum(x) * (x + 7.5) + (x + 7.5))
+    np.testing.assert_array_equal(first(x), np.cumsum(x) * (x + 0.5) + (x + 0.5))
+    codes = [f.executables[0].run.__wrapped__.__code__ for f in (first, second)]
+    assert codes[0] is codes[1]

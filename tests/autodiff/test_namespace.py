@@ -81,6 +81,36 @@ def test_scipy_function_of_numpy_arrays_only_says_so_under_the_switch():
     assert done.returncode and "takes NumPy arrays only" in done.stderr
 
 
+def test_traced_values_beside_arrays_in_scipy_name_the_way_out():
+    """Without the switch they mix; with it SciPy asks for one namespace, and says no more."""
+    x, y = np.array([0.3, 0.7]), np.array([1.0, 2.0])
+    if not os.environ.get("SCIPY_ARRAY_API"):
+        got = ad.grad(lambda x: np.sum(scipy.special.xlogy(y, x)))(x)
+        np.testing.assert_allclose(got, y / x, rtol=1e-15)
+    source = """
+        import numpy as np, scipy.special, autodiff as ad
+
+        def f(x):
+            return np.sum(scipy.special.xlogy(np.ones(3), x))
+
+        try:
+            ad.grad(f)(np.ones(3))
+        except TypeError as error:
+            what, where, fix = str(error).splitlines()
+            assert "together" in what and "in f" in where and "autodiff.ops.xlogy(a, x)" in fix
+            print("said")
+        print(ad.grad(lambda x: np.sum(ad.ops.xlogy(np.ones(3), x)))(np.ones(3)))
+    """
+    done = in_fresh_process(source, SCIPY_ARRAY_API="1")
+    assert done.stdout.split("\n") == ["said", "[1. 1. 1.]", ""], done.stderr
+
+
+def test_scipy_s_dispatchers_are_not_the_user_s_line():
+    with pytest.raises(TracerError) as caught:
+        ad.grad(lambda x: scipy.special.logsumexp(x))(np.ones(3))
+    assert "test_namespace.py" in str(caught.value).splitlines()[1]
+
+
 def test_scipy_function_without_the_switch_names_the_variable():
     if os.environ.get("SCIPY_ARRAY_API"):
         pytest.skip("SCIPY_ARRAY_API is set in this process")

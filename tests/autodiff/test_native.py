@@ -152,3 +152,44 @@ def test_spec_rules_tell_equal_parameters_of_unlike_type_apart() -> None:
     for k in (1, 1, True, 1.0, 1):
         op.out_specs((spec,), {"k": k})
     assert [type(k) for k in seen] == [int, bool, float]
+
+
+def test_one_pass_of_simplification_leaves_nothing_for_another() -> None:
+    from autodiff.simplify import simplify
+
+    def f(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        unused = np.exp(x) * y
+        del unused
+        left, right = np.sin(x) * y, np.sin(x) * y
+        return np.sum(left + 1.0) * np.sum(right + 1.0) + np.cos(left - right)
+
+    traced = ad.trace(f, _point(3), _point(3))
+    once = simplify(traced)
+    assert [eq.op.kind for eq in once.equations] == [
+        "SIN", "MUL", "ADD", "SUM", "MUL", "SUB", "COS", "ADD",
+    ]  # fmt: skip
+    assert len(simplify(once).equations) == len(once.equations)
+    x, y = _point(3), _point(3) + 1.0
+    np.testing.assert_array_equal(run(once, (x, y))[0], run(traced, (x, y))[0])
+
+
+@pytest.mark.parametrize("reduce", [np.sum, np.prod, np.max, np.min])
+@pytest.mark.parametrize("axis", [None, 1, (0, 2)])
+def test_replayed_reductions_are_those_of_numpy(reduce, axis) -> None:  # type: ignore[no-untyped-def]
+    x = _point(3, 4, 5)
+    again = replay(ad.trace(lambda v: reduce(v, axis=axis), x))
+    (found,) = again([x])
+    assert found.dtype == x.dtype and found.tobytes() == np.asarray(reduce(x, axis=axis)).tobytes()
+
+
+def test_equations_share_no_parameters_with_the_one_who_gave_them() -> None:
+    from autodiff.program import Equation, Var
+
+    x, given = Var(Spec((3,), np.float64)), {"axis": (0,), "keepdims": False}
+    eq = Equation(get("SUM"), (x,), given, (Var(Spec((), np.float64)),), "here.py:1 in f")
+    given["axis"] = (1,)
+    assert eq.params["axis"] == (0,) and eq.source == "here.py:1 in f"
+    with pytest.raises(AttributeError):
+        eq.source = None  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        eq.params["axis"] = (1,)  # type: ignore[index]

@@ -97,8 +97,8 @@ def test_quantiles():
         check(lambda x, a=axis, k=keepdims: np.median(x, axis=a, keepdims=k), HOLES)
     g = ad.grad(np.median)(np.asarray([3.0, 1.0, 2.0, 9.0]))
     np.testing.assert_array_equal(g, [0.5, 0, 0.5, 0])
-    with pytest.raises(ShapeError, match='q is a constant in \\[0, 1\\] and method="linear"'):
-        ad.trace(lambda x: np.quantile(x, 0.5, method="lower"), X)
+    with pytest.raises(ShapeError, match=r"q is a constant in \[0, 1\] and method one of linear, "):
+        ad.trace(lambda x: np.quantile(x, 0.5, method="inverted_cdf"), X)
 
 
 UFUNCS = (np.add, np.multiply, np.maximum, np.minimum, np.logical_and, np.logical_or)
@@ -153,10 +153,9 @@ def test_methods():
 def test_error_texts():
     with pytest.raises(ShapeError) as caught:
         ad.trace(lambda x: np.max(x, where=MASK), X)
-    assert str(caught.value).splitlines() == [
-        "np.max with where= needs a value for elements left out",
-        "operand of shape (3, 4), float64",
-        "pass initial=, e.g. np.max(x, where=mask, initial=0.0)",
-    ]
+    what, where, fix = str(caught.value).splitlines()
+    assert what == "np.max with where= needs a value for elements left out"
+    assert where.startswith("operand of shape (3, 4), float64, at ") and "MASK), X)`" in where
+    assert fix == "pass initial=, e.g. np.max(x, where=mask, initial=0.0)"
     with pytest.raises(TracerError, match="asked to write into an array"):
         ad.trace(lambda x: np.sum(x, out=np.zeros(())), X)

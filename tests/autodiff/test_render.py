@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import json
 from typing import Any
 
 import ml_dtypes
@@ -360,3 +361,32 @@ def test_the_narrow_kernel_rounds_as_the_interpreter_does(name):
 def test_the_entry_is_the_flat_function():
     assert entry_name("def g(): pass\ndef f_flat(x): pass\ndef f(x): pass") == "f_flat"
     assert entry_name("def g(): pass\ndef f(x): pass") == "f"
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.array(-0.0),
+        np.zeros((0, 3), np.float32),
+        np.array([np.nan, np.inf, 1e-320]),
+        np.asfortranarray(np.arange(12, dtype=np.int16).reshape(3, 4)),
+        np.arange(24).reshape(2, 3, 4)[:, ::2, ::-1],
+        np.array([True, False]),
+        np.array([1 + 2j, -0.0j], np.complex64),
+    ],
+)
+def test_arrays_travel_to_the_process_bit_by_bit(array):
+    from autodiff.packed import Packed, unpacked
+
+    packed = Packed()
+    packed.add(np.ones(3, np.int8))
+    place = json.loads(json.dumps(packed.add(array)))
+    found = unpacked(packed.data(), *place)
+    assert (found.dtype, found.shape, found.tobytes()) == (
+        array.dtype,
+        array.shape,
+        array.tobytes(),
+    )
+    assert found.flags.writeable and found.flags.fnc == array.flags.fnc
+    with pytest.raises(TypeError, match="no array of numbers"):
+        packed.add(np.array([None]))

@@ -139,7 +139,7 @@ def test_functions_list_ops_and_types_of_their_callees():
         return %1 : tensor<f32>
       }
     }"""
-    found = mlir.functions(text)
+    found = mlir.functions(mlir.parse(text))
     assert set(found) == {"main", "outer", "inner"}
     assert found["outer"].types == {"f32", "bf16"}
     assert "stablehlo.convert" in found["main"].ops <= INTERPRETED
@@ -148,7 +148,7 @@ def test_functions_list_ops_and_types_of_their_callees():
 
 def test_functions_are_called_in_any_order_and_number():
     program = ad.trace(lambda x, y: (x - y, np.argmax(x), x + 1j), X, X)
-    found = mlir.functions(lower_stablehlo(program).replace("@main", "@case0"))
+    found = mlir.functions(mlir.parse(lower_stablehlo(program).replace("@main", "@case0")))
     text = mlir.calling(found, ["case0", "case0"])
     assert mlir.result_count(found["case0"]) == 3
     results = eval_stablehlo(text, [X, X[:1].repeat(3), X, X])

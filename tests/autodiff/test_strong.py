@@ -1,5 +1,6 @@
 """What was not selected never poisons a derivative: products, solves, loops, custom rules."""
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,42 @@ def test_an_unselected_branch_leaves_first_and_second_derivatives_alone(branch, 
     hessian = 2 * np.eye(4).reshape(2, 2, 2, 2)
     np.testing.assert_allclose(ad.jacfwd(ad.grad(f))(point), hessian, atol=1e-14)
     np.testing.assert_allclose(ad.jacrev(ad.grad(f))(point), hessian, atol=1e-14)
+
+
+@pytest.mark.parametrize("point", [NEGATIVE, POLE], ids=["nan", "pole"])
+@pytest.mark.parametrize("branch", BRANCHES.values(), ids=BRANCHES)
+def test_an_unselected_branch_leaves_third_derivatives_alone(branch, point):
+    """Reverse mode three times: zeros of old and of new cotangents meet infinite slopes."""
+    v = np.array([[0.3, -1.2], [0.7, 2.0]])
+
+    def first(a):
+        return np.sum(ad.grad(guarded(branch))(a) * v)
+
+    def second(a):
+        return np.sum(ad.grad(first)(a) * v)
+
+    np.testing.assert_array_equal(ad.grad(second)(point), np.zeros((2, 2)))
+
+
+SCALAR = {
+    "log": (lambda x: np.where(x > 0, np.log(x) / x, x**3), 0.0),
+    "pole": (lambda x: np.where(x == 0, x**3, np.sin(x) / x), 0.0),
+    "nested": (lambda x: np.where(x > 0, np.where(x > 1, np.log(x - 1), x**3), np.sqrt(-x)), 0.5),
+    "cond": (lambda x: ad.cond(x > 0, np.log, lambda t: t**3, x), -0.0),
+    "solve": (
+        lambda x: np.where(x > 0, np.linalg.solve(np.log(x) * np.ones((1, 1)), x[None])[0], x**3),
+        0.0,
+    ),
+}
+
+
+@pytest.mark.parametrize("modes", list(map("".join, itertools.product("fr", repeat=3))))
+@pytest.mark.parametrize("name", SCALAR)
+def test_every_composition_of_three_modes_is_protected(name, modes):
+    f, x = SCALAR[name]
+    for mode in modes:
+        f = ad.grad(f) if mode == "r" else (lambda g: lambda t: ad.jvp(g, (t,), (1.0,))[1])(f)
+    np.testing.assert_allclose(f(np.float64(x)), 6.0, rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["matmul", "einsum", "conv", "solve", "scan", "cond"])
