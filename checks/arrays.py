@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Iterator
 
 import ml_dtypes
@@ -31,6 +32,7 @@ class MismatchError(AssertionError):
         self.path, self.actual, self.expected = path, actual, expected
 
 
+@functools.cache
 def kind(dtype: np.dtype[np.generic]) -> str | None:
     """Return "bool", "integer", "floating" or "complex"; None for no number or a long double."""
     if dtype.kind in _LETTERS:
@@ -103,6 +105,7 @@ def narrower(first: np.dtype[np.generic], second: np.dtype[np.generic]) -> np.dt
     return second if _digits(second) < _digits(first) else first
 
 
+@functools.cache
 def _digits(dtype: np.dtype[np.generic]) -> int:
     """Return the bits of the significand of a float, the bits of anything else."""
     if kind(dtype) in (FLOATING, COMPLEX):

@@ -1,7 +1,7 @@
 """Two arrays compared: the errors, the worst entry, the atol and rtol that would have passed."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ from checks.tolerance_file import EXACT, RELATIVE, ULP
 from checks.tolerances import Tolerance
 
 Scalar = bool | int | float | complex
+_PLAIN = frozenset("?bhilqBHILQefdFD")  # codes of NumPy's own dtypes that can be compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,16 +106,48 @@ def compare(
     return compare_arrays(got, want, full, equal_nan, unit)
 
 
+def error_of(
+    actual: object,
+    expected: object,
+    *,
+    scale: npt.ArrayLike | None = None,
+    equal_nan: bool = False,
+    unit: str = RELATIVE,
+) -> float:
+    """Return `compare(...).error(unit)`, without what only a reader of the comparison asks for."""
+    got, want = as_arrays(actual, expected, "actual")
+    full = None if scale is None else flat_scale(scale, got.shape)
+    same = got.dtype == want.dtype
+    if got.size == 0 or (same and entrywise.identical(got, want, equal_nan)):
+        return float(unit == EXACT and not same)
+    found = entrywise.entries(got, want, equal_nan)
+    if unit == EXACT:
+        return float(np.count_nonzero(found.wrong) + np.count_nonzero(found.zero_sign) + (not same))
+    if found.special.any():
+        return math.inf
+    if unit == RELATIVE:
+        return float(entrywise.scaled(found, default_scale(found) if full is None else full).max())
+    dtype = arrays.narrower(got.dtype, want.dtype)
+    return float(entrywise.ulps(got.ravel(), want.ravel(), found, dtype).max())
+
+
 def as_arrays(actual: object, expected: object, path: str) -> tuple[Array, Array]:
     """Return both as NumPy arrays that may be compared; `path` names them in the messages."""
+    if type(actual) is np.ndarray and type(expected) is np.ndarray:
+        # the same dtype of plain numbers, as most are: nothing to convert or to complain about
+        plain = actual.dtype == expected.dtype and actual.dtype.char in _PLAIN
+        if plain and actual.shape == expected.shape:
+            return actual, expected
     got = arrays.as_array(actual, path)
     want = arrays.as_array(expected, path.replace("actual", "expected", 1), got.dtype)
     arrays.check_forms(got, want, path)
     return got, want
 
 
-def flat_scale(scale: npt.ArrayLike, shape: tuple[int, ...]) -> entrywise.Floats:
-    """Return the scale as a flat array of one number for each entry."""
+def flat_scale(scale: npt.ArrayLike, shape: tuple[int, ...]) -> entrywise.Floats | float:
+    """Return the scale as a flat array of one number for each entry, a plain number as it is."""
+    if isinstance(scale, float) and 0 <= scale < math.inf:
+        return scale
     full = np.broadcast_to(np.asarray(scale, np.float64), shape).ravel()
     right = (full >= 0) & (full < np.inf)
     if not right.all():
@@ -130,27 +163,27 @@ def flat_scale(scale: npt.ArrayLike, shape: tuple[int, ...]) -> entrywise.Floats
 def compare_arrays(
     got: Array,
     want: Array,
-    scale: entrywise.Floats | None,
+    scale: entrywise.Floats | float | None,
     equal_nan: bool,
     unit: str = RELATIVE,
 ) -> Comparison:
-    """Compare two arrays of one form; the scale has one number for each entry."""
+    """Compare two arrays of one form; the scale is one number for each entry, or for all."""
     dtype = arrays.narrower(got.dtype, want.dtype)
     same = got.dtype == want.dtype
-    base = Comparison(got.shape, dtype, total=got.size, same_dtype=same)
     if got.size == 0:
-        return base
+        return Comparison(got.shape, dtype, same_dtype=same)
     if same and entrywise.identical(got, want, equal_nan):
         first = _scalar(got, 0)
-        return replace(base, index=(0,) * got.ndim, got=first, expected=first)
+        return Comparison(got.shape, dtype, (0,) * got.ndim, first, first, total=got.size)
     found = entrywise.entries(got, want, equal_nan)
     scaled = entrywise.scaled(found, default_scale(found) if scale is None else scale)
     ulp = entrywise.ulps(got.ravel(), want.ravel(), found, dtype)
     componentwise = entrywise.componentwise(found)
     place = entrywise.worst(found, ulp if unit == ULP else scaled)
     atol, rtol = _needed(found, componentwise)
-    return replace(
-        base,
+    return Comparison(
+        got.shape,
+        dtype,
         index=tuple(int(i) for i in np.unravel_index(place, got.shape)),
         got=_scalar(got, place),
         expected=_scalar(want, place),
@@ -160,6 +193,8 @@ def compare_arrays(
         componentwise=float(componentwise.max()),
         ulp=float(ulp.max()),
         wrong=int(np.count_nonzero(found.wrong)),
+        total=got.size,
+        same_dtype=same,
         special_wrong=int(np.count_nonzero(found.special)),
         zero_sign_wrong=int(np.count_nonzero(found.zero_sign)),
         atol_needed=atol,

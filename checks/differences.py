@@ -17,6 +17,7 @@ from checks.tolerances import constant
 
 Array = np.ndarray[Any, Any]
 Flat = Callable[..., Sequence[Any]]
+FLOAT64 = np.dtype(np.float64)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Difference:
 
 def along(f: Flat, points: Sequence[Array], directions: Sequence[Array]) -> Callable[[float], Any]:
     """h -> f(points + h * directions), outputs in float64 or complex128."""
-    moves = [bool(np.any(t)) for t in directions]
+    moves = [bool(t.any()) for t in directions]
 
     def at(h: float) -> list[Array]:
         moved = [
@@ -46,24 +47,32 @@ def along(f: Flat, points: Sequence[Array], directions: Sequence[Array]) -> Call
 
 
 def _wide(y: Any) -> Array:
+    if type(y) is np.ndarray and y.dtype is FLOAT64:
+        return y
     y = np.asarray(y)
     return np.asarray(y, np.complex128 if y.dtype.kind == "c" else np.float64)
 
 
-def directional(f: Flat, points: Sequence[Array], directions: Sequence[Array]) -> list[Difference]:
+def directional(
+    f: Flat,
+    points: Sequence[Array],
+    directions: Sequence[Array],
+    centre: Sequence[Any] | None = None,
+) -> list[Difference]:
     """Central differences of every output of `f` along a direction.
 
     Arguments: `f(*points) -> sequence of arrays`; points and directions of matching shapes, the
-    directions sized like the points. Returns one Difference per output. Rungs whose evaluation
-    leaves the domain (NaN or inf where the centre is finite) are dropped. The ladder is continued
-    to smaller steps while the estimate is poor; with fewer than two rungs it is infinite.
+    directions sized like the points; `f(*points)` where it is known. Returns one Difference per
+    output. Rungs whose evaluation leaves the domain (NaN or inf where the centre is finite) are
+    dropped. The ladder is continued to smaller steps while the estimate is poor; with fewer than
+    two rungs it is infinite.
     """
     with quiet():
-        return _directional(along(f, points, directions))
+        at = along(f, points, directions)
+        return _directional(at, at(0.0) if centre is None else [_wide(y) for y in centre])
 
 
-def _directional(at: Callable[[float], Any]) -> list[Difference]:
-    centre = at(0.0)
+def _directional(at: Callable[[float], Any], centre: Sequence[Array]) -> list[Difference]:
     step, levels = constant("richardson_first_step"), int(constant("richardson_levels"))
     rungs: list[Rung] = []
     for _ in range(int(constant("richardson_ladders"))):
@@ -128,13 +137,12 @@ def _ridders(steps: Array, up: Array, down: Array, count: int) -> Difference:
     """The tableau of a ladder, (n, *shape) values at steps (n, 1, ...): per entry the element that
     moved least from its neighbours in the column before.
     """
-    size = np.maximum(np.abs(up), np.abs(down)).max(axis=0)
-    size = np.where(np.isfinite(size), size, 0.0)
+    size = _finite(np.maximum(np.abs(up), np.abs(down)).max(axis=0))
     first = column = (up - down) / (2 * steps)
     # the round-off floor of each rung, over the step: of the largest function value seen, and of
     # the point itself, which the slope magnifies
     unit, smallest = np.finfo(np.float64).eps / 2, np.finfo(np.float64).smallest_subnormal
-    slopes = np.where(np.isfinite(first), np.abs(first), 0.0)
+    slopes = _finite(np.abs(first))
     noise = constant("roundoff_floor_factor") * (unit * (size + slopes) + smallest) / steps
     values, errors = [], []
     for power in range(1, min(len(steps), int(constant("richardson_levels")) + 1)):
@@ -146,9 +154,11 @@ def _ridders(steps: Array, up: Array, down: Array, count: int) -> Difference:
         column = new
     value, error = np.concatenate(values), np.concatenate(errors)
     error[np.isnan(error)] = np.inf
-    chosen = np.argmin(error, axis=0)[None]
-    estimate = np.take_along_axis(error, chosen, 0)[0]
-    best = np.where(estimate < np.inf, np.take_along_axis(value, chosen, 0)[0], first[0])
+    rows = error.reshape(len(error), -1)
+    chosen = rows.argmin(axis=0), np.arange(rows.shape[1])
+    estimate = rows[chosen].reshape(size.shape)
+    best = value.reshape(rows.shape)[chosen].reshape(size.shape)
+    best = np.where(estimate < np.inf, best, first[0])
     # Steps that jump over a kink can agree with one another: where the smallest step says
     # otherwise, it is believed.
     last = first[-1]
@@ -157,6 +167,12 @@ def _ridders(steps: Array, up: Array, down: Array, count: int) -> Difference:
     if differs.any():
         best, estimate = np.where(differs, last, best), np.where(differs, error, estimate)
     return Difference(best, estimate, count, size)
+
+
+def _finite(x: Array) -> Array:
+    """The array with 0 for what is not finite."""
+    finite = np.isfinite(x)
+    return x if finite.all() else np.where(finite, x, 0.0)
 
 
 def one_sided(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from autodiff.native import quiet
 from checks.arrays import COMPLEX, FLOATING, Array, kind
 from checks.ulp import ulp_error
 
@@ -35,8 +36,8 @@ class Entries:
 
 def entries(got: Array, want: Array, equal_nan: bool) -> Entries:
     """Return the differences of two arrays of one shape and kind."""
-    got, want = np.ravel(got), np.ravel(want)
-    with np.errstate(all="ignore"):
+    got, want = got.ravel(), want.ravel()
+    with quiet():
         if kind(got.dtype) == COMPLEX:
             return _complex(got, want, equal_nan)
         if kind(got.dtype) == FLOATING:
@@ -52,14 +53,15 @@ def identical(got: Array, want: Array, equal_nan: bool) -> bool:
 
 
 def _floating(got: Array, want: Array, equal_nan: bool) -> Entries:
-    x, y = got.astype(np.float64), want.astype(np.float64)
-    finite = np.isfinite(x) & np.isfinite(y)
+    x, y = got.astype(np.float64, copy=False), want.astype(np.float64, copy=False)
+    apart = np.abs(x - y)
+    finite = np.isfinite(apart)
     wrong = x != y
-    if finite.all():
+    if finite.all():  # so are x and y
         special = np.zeros_like(finite)
-        size = np.abs(y)
-        error = np.abs(x - y)
+        size, error = np.abs(y), apart
     else:
+        finite = np.isfinite(x) & np.isfinite(y)
         # A reference beyond the range of a narrower result has that infinity as its right answer.
         rounded = want.astype(got.dtype).astype(np.float64)
         right = (x == y) | (np.isinf(x) & (x == rounded))
@@ -68,8 +70,10 @@ def _floating(got: Array, want: Array, equal_nan: bool) -> Entries:
         wrong &= finite | ~right
         special = ~finite & ~right
         size = np.where(np.isfinite(y), np.abs(y), 0.0)
-        error = np.where(finite, np.abs(x - y), 0.0)
-    zero_sign = (x == 0) & (y == 0) & (np.signbit(x) != np.signbit(y))
+        error = np.where(finite, apart, 0.0)
+    zero_sign = (x == 0) & (y == 0)
+    if zero_sign.any():
+        zero_sign &= np.signbit(x) != np.signbit(y)
     return Entries(error, size, finite, wrong, special, zero_sign)
 
 
@@ -118,7 +122,7 @@ def ulps(got: Array, want: Array, found: Entries, dtype: np.dtype[np.generic]) -
         result[at] = ulp_error(x, y, dtype)
     elif kind(dtype) == COMPLEX:
         real = np.float32 if dtype.itemsize == 8 else np.float64
-        with np.errstate(all="ignore"):
+        with quiet():
             step = np.spacing(np.minimum(found.size, np.finfo(real).max).astype(real))
             result = np.asarray(found.error / step.astype(np.float64))
     else:
@@ -129,7 +133,9 @@ def ulps(got: Array, want: Array, found: Entries, dtype: np.dtype[np.generic]) -
 
 def scaled(found: Entries, scale: Floats | float) -> Floats:
     """Return error / scale, (n,); where the scale is 0, any error is infinite."""
-    with np.errstate(all="ignore"):
+    with quiet():
+        if isinstance(scale, float) and scale > 0:
+            return found.error / scale
         return np.where(found.error == 0, 0.0, found.error / scale)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from checks import tolerances
-from checks.comparison import Comparison, compare
+from checks.comparison import Comparison, compare, error_of
 from checks.tolerances import Tolerance
 
 Array = np.ndarray[Any, Any]
@@ -48,8 +48,19 @@ class Judge:
 
     def __init__(self, surface: str, dtype: str, op: str | None, sample: str) -> None:
         self.surface, self.dtype, self.op, self.sample = surface, dtype, op, sample
-        self.worst: Finding | None = None
         self.evaluations = 0
+        self._worst: Finding | None = None
+        self._pair: tuple[Array, Array, dict[str, Any]] | None = None  # what the worst compared
+        self._tolerances: dict[tuple[Any, str | None], Tolerance] = {}
+
+    @property
+    def worst(self) -> Finding | None:
+        """The finding with the least headroom, its comparison made when it is asked for."""
+        if self._worst is not None and self._pair is not None:
+            actual, expected, how = self._pair
+            found = compare(actual, expected, **how)
+            self._worst, self._pair = dataclasses.replace(self._worst, comparison=found), None
+        return self._worst
 
     def compare(
         self,
@@ -74,11 +85,12 @@ class Judge:
         if actual.shape != expected.shape:
             raise CheckError(f"{label} has shape {actual.shape}, expected {expected.shape}")
         judged = actual.dtype if dtype is None else np.dtype(dtype)
-        tolerance = tolerances.lookup(self.surface, judged, self.op, self.sample, variant)
-        found = compare(actual, expected, scale=scale, equal_nan=equal_nan, unit=tolerance.unit)
-        error = found.error(tolerance.unit)
+        tolerance = self._tolerance(judged, variant)
+        how = {"scale": scale, "equal_nan": equal_nan, "unit": tolerance.unit}
+        error = error_of(actual, expected, **how)
         allowed = max(tolerance.value * factor, floor)
-        self.add(Finding(label, error, allowed, tolerance, found, detail))
+        if self._add(Finding(label, error, allowed, tolerance, None, detail)):
+            self._pair = actual, expected, how
 
     def number(
         self,
@@ -92,12 +104,21 @@ class Judge:
         detail: str = "",
     ) -> None:
         """Judge one error already measured in the surface's unit."""
-        tolerance = tolerances.lookup(self.surface, dtype, self.op, self.sample, variant)
+        tolerance = self._tolerance(np.dtype(dtype), variant)
         allowed = max(tolerance.value * factor, floor)
-        self.add(Finding(label, float(error), allowed, tolerance, None, detail))
+        self._add(Finding(label, float(error), allowed, tolerance, None, detail))
 
-    def add(self, finding: Finding) -> None:
-        """Keep the finding with the least headroom."""
+    def _tolerance(self, dtype: np.dtype[Any], variant: str | None) -> Tolerance:
+        at = dtype, variant
+        if at not in self._tolerances:
+            found = tolerances.lookup(self.surface, dtype, self.op, self.sample, variant)
+            self._tolerances[at] = found
+        return self._tolerances[at]
+
+    def _add(self, finding: Finding) -> bool:
+        """Keep the finding with the least headroom; whether it is this one."""
         self.evaluations += 1
-        if self.worst is None or finding.headroom > self.worst.headroom:
-            self.worst = finding
+        if self._worst is not None and not finding.headroom > self._worst.headroom:
+            return False
+        self._worst, self._pair = finding, None
+        return True

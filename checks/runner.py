@@ -9,9 +9,8 @@ import zlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import numpy as np
-
 from autodiff.errors import AutodiffError, OpError, nearest
+from autodiff.native import quiet
 from catalogue import ENTRIES, EXCLUSIONS, entry
 from catalogue.entry import Exclusion
 from checks import tolerances
@@ -124,7 +123,7 @@ def run_chunk(surface_name: str, ops: Sequence[str]) -> list[Rows]:
 def _claims(found: Surface, subject: Subject) -> bool:
     """Whether the surface speaks about the subject; a failure to say is left to the check."""
     try:
-        with np.errstate(all="ignore"):  # it may evaluate the function
+        with quiet():  # it may evaluate the function
             return found.claims(subject)
     except Exception:
         return subject.special is None
@@ -150,7 +149,7 @@ def run_subject(found: Surface, subject: Subject, dtype: str) -> Row:
     start = time.perf_counter()
     problem = ""
     try:
-        with np.errstate(all="ignore"):
+        with quiet():
             found.check(subject, dtype, judge)
     except (CheckError, AutodiffError) as error:
         problem = f"{type(error).__name__}: {error}"
@@ -172,7 +171,7 @@ def _row(
         if subject.user
         else f"gradsweep sweep --op {subject.name} --surface {found.name} --sample {subject.sample}"
     )
-    base = Row(
+    return Row(
         op=subject.name,
         sample=subject.sample,
         surface=found.name,
@@ -184,8 +183,8 @@ def _row(
         seed=subject.seed,
         seconds=seconds,
         evaluations=judge.evaluations,
+        **({} if worst is None else _measured(worst)),
     )
-    return base if worst is None else dataclasses.replace(base, **_measured(worst))
 
 
 NOTHING = "nothing was compared: the road does not exist for this subject, or decides nothing"

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -11,13 +12,13 @@ import numpy as np
 import autodiff as ad
 from autodiff import tree
 from autodiff.errors import MissingRuleError
-from autodiff.forward import is_inexact, jvp_eval
-from autodiff.interpret import run
+from autodiff.forward import is_inexact
 from autodiff.native import replay
+from autodiff.plan import plan
 from autodiff.program import Program
-from autodiff.reverse import vjp_eval
 from autodiff.simplify import simplify
 from catalogue.entry import Entry, Sample, Special
+from checks.modes import joined, pulled, pushed
 
 Array = np.ndarray[Any, Any]
 SMALLEST_STEP = 2.0**-1015
@@ -87,7 +88,7 @@ class Subject:
             start += count
         return frozenset(found)
 
-    @property
+    @functools.cached_property
     def points(self) -> list[Array]:
         """The differentiated leaves."""
         return [self.leaves[i] for i in self.positions]
@@ -123,9 +124,20 @@ class Subject:
         return [np.asarray(out) for out in self.smooth(*self.points)]
 
     @functools.cached_property
+    def whole(self) -> Program:
+        """The program of `flat`: that of the function itself where no gauge is fixed."""
+        return self.program if self.gauge is None else ad.trace(self.flat, *self.leaves)
+
+    @functools.cached_property
     def smooth_program(self) -> Program:
         """The program of `smooth`: what surfaces of derivatives transform, traced once."""
+        if len(self.positions) == len(self.leaves) and all(self._is_smooth):
+            return self.whole  # nothing is left out
         return ad.trace(self.smooth, *self.points)
+
+    @functools.cached_property
+    def _is_smooth(self) -> list[bool]:
+        return [is_inexact(spec.dtype) for spec in self.whole.out_specs]
 
     @functools.cached_property
     def branches(self) -> bool:
@@ -139,7 +151,7 @@ class Subject:
         """
         if self.user or self.branches:
             return self.smooth
-        again = replay(self.smooth_program)
+        again = replay(plan(self.smooth_program).program)
         return lambda *points: again(points)
 
     @functools.cached_property
@@ -151,7 +163,7 @@ class Subject:
     def forward_mode(self) -> bool:
         """Whether the function has a forward mode (a custom_vjp function has none)."""
         try:
-            self.pushed  # noqa: B018 - it is computed here or fails
+            self.pushing  # noqa: B018 - it is traced here or fails
         except MissingRuleError as error:
             if error.data.get("kind") == "CUSTOM_VJP":
                 return False
@@ -164,7 +176,7 @@ class Subject:
         args = tree.map_leaves(lambda leaf: _narrow(np.asarray(leaf)), self.args)
         return dataclasses.replace(self, args=args)
 
-    @property
+    @functools.cached_property
     def seed(self) -> int:
         """The seed of this subject's random numbers, from its name (and `offset`, where not 0)."""
         label = f"{self.name}/{self.sample}" + (f"/{self.offset}" if self.offset else "")
@@ -176,19 +188,29 @@ class Subject:
 
     def tangents(self, purpose: str = "tangents") -> list[Array]:
         """Random directions, sized like the points; symmetric where a triangle is read."""
-        rng = self.rng(purpose)
-        return [
-            self._symmetrised(i, (_normal(rng, x) * _size(x)).astype(x.dtype))
-            for i, x in zip(self.positions, self.points, strict=True)
-        ]
+        drawn: dict[str, list[Array]] = self.notes.setdefault("tangents", {})
+        if purpose not in drawn:
+            rng = self.rng(purpose)
+            drawn[purpose] = [
+                self._symmetrised(i, (_normal(rng, x) * size).astype(x.dtype))
+                for i, x, size in zip(self.positions, self.points, self._sizes, strict=True)
+            ]
+        return list(drawn[purpose])
+
+    @functools.cached_property
+    def _sizes(self) -> list[Array]:
+        return [_size(x) for x in self.points]
 
     def _symmetrised(self, leaf: int, t: Array) -> Array:
         return (t + np.swapaxes(t, -1, -2)) / 2 if leaf in self.symmetric_leaves else t
 
     def cotangents(self, purpose: str = "cotangents") -> list[Array]:
         """Random cotangents of the smooth results."""
-        rng = self.rng(purpose)
-        return [_normal(rng, y).astype(y.dtype) for y in self.outputs]
+        drawn: dict[str, list[Array]] = self.notes.setdefault("cotangents", {})
+        if purpose not in drawn:
+            rng = self.rng(purpose)
+            drawn[purpose] = [_normal(rng, y).astype(y.dtype) for y in self.outputs]
+        return list(drawn[purpose])
 
     @functools.cached_property
     def differentiable(self) -> bool:
@@ -203,7 +225,33 @@ class Subject:
     @functools.cached_property
     def pushed(self) -> list[Array]:
         """Tangents of the smooth results for the default tangents, by forward mode."""
-        return pushed(self.smooth_program, self.points, self.tangents())
+        return list(replay(self.pushing)([*self.leaves, *self.tangents()]))
+
+    @functools.cached_property
+    def pushing(self) -> Program:
+        """Forward mode: all leaves and tangents of the points to tangents of the smooth results."""
+        n, whole = len(self.leaves), self.whole
+
+        def push(*flat: Any) -> list[Any]:
+            dots = iter(flat[n:])
+            given = [next(dots) if i in self.positions else None for i in range(n)]
+            return list(itertools.compress(pushed(whole, flat[:n], given), self._is_smooth))
+
+        return ad.trace(push, *self.leaves, *self.points)
+
+    @functools.cached_property
+    def pulling(self) -> Program:
+        """Reverse mode: all leaves and cotangents of the smooth results to those of the points."""
+        n, whole = len(self.leaves), self.whole
+        wanted = [i in self.positions for i in range(n)]
+
+        def pull(*flat: Any) -> list[Any]:
+            cts = iter(flat[n:])
+            given = [next(cts) if s else None for s in self._is_smooth]
+            return list(itertools.compress(pulled(whole, flat[:n], given, wanted), wanted))
+
+        results = itertools.compress(whole.out_specs, self._is_smooth)
+        return ad.trace(pull, *self.leaves, *results)
 
     @functools.cached_property
     def shared(self) -> tuple[Program, list[Array]]:
@@ -236,50 +284,12 @@ class Subject:
         if not self.differentiable:
             return self.program, list(self.leaves)
         n, k = len(self.leaves), len(self.positions)
-        program = self.program
-        whole = program if self.gauge is None else ad.trace(self.flat, *self.leaves)
-        smooth = [is_inexact(spec.dtype) for spec in whole.out_specs]
-        wanted = [i in self.positions for i in range(n)]
-        forward = self.forward_mode
-
-        def full(*flat: Any) -> list[Any]:
-            leaves, dots, cts = flat[:n], iter(flat[n : n + k]), iter(flat[n + k :])
-            values = run(program, leaves)
-            pushing = [next(dots) if w else None for w in wanted]
-            out_dots = pushed(whole, leaves, pushing) if forward else []
-            given = [next(cts) if s else None for s in smooth]
-            found = pulled(whole, leaves, given, wanted)
-            return [
-                *values,
-                *(d for d, s in zip(out_dots, smooth, strict=False) if s),
-                *(g for g, w in zip(found, wanted, strict=True) if w),
-            ]
-
         args = [*self.leaves, *self.tangents(), *self.cotangents()]
-        return ad.trace(full, *args), args
-
-
-def pulled(
-    program: Program,
-    points: Sequence[Any],
-    cotangents: Sequence[Any],
-    wanted: Sequence[bool] | None = None,
-) -> list[Any]:
-    """Cotangents of a program's inputs, by reverse mode; zeros where nothing depends on them."""
-    found = vjp_eval(program, points, wanted=wanted)[1](list(cotangents))
-    return [
-        np.zeros(s.shape, s.dtype) if g is None else g
-        for g, s in zip(found, program.in_specs, strict=True)
-    ]
-
-
-def pushed(program: Program, points: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
-    """Tangents of a program's results, by forward mode; zeros where nothing depends on them."""
-    found = jvp_eval(program, points, tangents)[1]
-    return [
-        np.zeros(s.shape, s.dtype) if d is None else d
-        for d, s in zip(found, program.out_specs, strict=True)
-    ]
+        leaves, dots, cts = range(n), range(n, n + k), range(n + k, len(args))
+        parts = [(self.program, [*leaves]), (self.pulling, [*leaves, *cts])]
+        if self.forward_mode:
+            parts.insert(1, (self.pushing, [*leaves, *dots]))
+        return joined(parts, args), args
 
 
 def _narrow(leaf: Array) -> Array:

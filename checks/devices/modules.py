@@ -185,9 +185,9 @@ def _built(programs: Sequence[Program], precision: str, place: Any, key: str | N
     wide = any(needs_x64(program, precision) for program in programs)
     with jax.enable_x64(wide or jax.config.jax_enable_x64), jax.default_device(place):
         lowered = _lowered(programs, precision, failed)
-        functions = mlir.functions(str(lowered.as_text()))
         with _uncached() if key is not None and kept.folder() else contextlib.nullcontext():
             compiled = _compiled(lowered)
+        functions = mlir.functions(lowered.compiler_ir())  # rewritten in place: compiled first
     data = serialize(compiled)
     kept.save(key, (functions, sorted(failed), data))
     return Module(key, functions, failed, _loads(compiled, data, place))

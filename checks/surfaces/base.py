@@ -5,7 +5,10 @@ import importlib.util
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from autodiff.errors import OpError, nearest
+from autodiff.native import quiet
 from checks.judge import Judge
 from checks.subject import Subject
 
@@ -88,34 +91,37 @@ def differentiable(subject: Subject) -> bool:
 
 def at_float32(subject: Subject) -> bool:
     """Whether every value of the arguments exists in float32 (1e200 does not)."""
-    import numpy as np
-
     if subject.special is not None:
         return False
-    for leaf in subject.leaves:
-        if leaf.dtype.kind not in "fc":
-            continue
-        with np.errstate(over="ignore"):
-            narrow = leaf.astype(np.complex64 if leaf.dtype.kind == "c" else np.float32)
-        parts = (narrow.real, narrow.imag) if leaf.dtype.kind == "c" else (narrow,)
-        wide = (leaf.real, leaf.imag) if leaf.dtype.kind == "c" else (leaf,)
-        tiny = np.finfo(np.float32).tiny
-        for a, b in zip(parts, wide, strict=True):
-            lost = (np.abs(a) < tiny) & (b != 0)
-            if np.any(lost) or np.any(np.isinf(a) & np.isfinite(b)):
-                return False
-    return True
+    known: bool | None = subject.notes.get("at float32")
+    if known is None:
+        known = subject.notes["at float32"] = not any(map(_leaves_float32, subject.leaves))
+    return known
+
+
+def _leaves_float32(leaf: np.ndarray[Any, Any]) -> bool:
+    """Whether an element is beyond the range of float32, or not 0 and below it."""
+    if leaf.dtype.kind not in "fc":
+        return False
+    with quiet():
+        narrow = leaf.astype(np.complex64 if leaf.dtype.kind == "c" else np.float32)
+    parts = (narrow.real, narrow.imag) if leaf.dtype.kind == "c" else (narrow,)
+    wide = (leaf.real, leaf.imag) if leaf.dtype.kind == "c" else (leaf,)
+    tiny = np.finfo(np.float32).tiny
+    for a, b in zip(parts, wide, strict=True):
+        lost = (np.abs(a) < tiny) & (b != 0)
+        if lost.any() or (np.isinf(a) & np.isfinite(b)).any():
+            return True
+    return False
 
 
 def rounded(arrays: Sequence[Any]) -> list[Any]:
     """Floating arrays rounded to float32, held in float64 (complex likewise)."""
-    import numpy as np
-
     out = []
     for a in arrays:
         a = np.asarray(a)
         if a.dtype.kind == "f":
-            with np.errstate(over="ignore"):
+            with quiet():
                 a = a.astype(np.float32).astype(np.float64)
         elif a.dtype.kind == "c":
             a = a.astype(np.complex64).astype(np.complex128)

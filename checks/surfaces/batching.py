@@ -11,7 +11,8 @@ from autodiff.batch import batch_eval, batch_program
 from autodiff.native import quiet, replay
 from autodiff.program import sub_programs
 from checks.judge import CheckError, Judge
-from checks.subject import Subject, pulled
+from checks.modes import pulled
+from checks.subject import Subject
 from checks.surfaces.base import HOST, Surface, define, ordinary
 
 Array = np.ndarray[Any, Any]
@@ -147,12 +148,33 @@ def _loop(subject: Subject, flags: tuple[bool, ...]) -> list[Array]:
     """Per result, the function on each of the rows, stacked; leaves that are not mapped stay."""
     known: dict[tuple[bool, ...], list[Array]] = subject.notes.setdefault("vmap loop", {})
     if flags not in known:
-        made = [_rows(subject, i) if f else [subject.leaves[i]] * ROWS for i, f in enumerate(flags)]
-        function = _flat_function(subject)
         with quiet():
-            found = [function(*row) for row in zip(*made, strict=True)]
-        known[flags] = [np.stack([np.asarray(y) for y in ys]) for ys in zip(*found, strict=True)]
+            found = [_at_row(subject, flags, b) for b in range(ROWS)]
+        known[flags] = [np.stack(ys) for ys in zip(*found, strict=True)]
     return known[flags]
+
+
+def _at_row(subject: Subject, flags: tuple[bool, ...], row: int) -> list[Array]:
+    """The function on one row of the mapped leaves, called once for the same arguments: the first
+    row of a leaf is mostly the leaf itself.
+    """
+    known: dict[tuple[int, ...], list[Array]] = subject.notes.setdefault("vmap rows", {})
+    places = tuple(
+        [row if f and (row or not _is_leaf(subject, i)) else -1 for i, f in enumerate(flags)]
+    )
+    if places not in known:
+        leaves = [
+            x if b < 0 else _rows(subject, i)[b]
+            for (i, x), b in zip(enumerate(subject.leaves), places, strict=True)
+        ]
+        known[places] = [np.asarray(y) for y in _flat_function(subject)(*leaves)]
+    return known[places]
+
+
+def _is_leaf(subject: Subject, index: int) -> bool:
+    """Whether the first row of a leaf is that leaf, bit by bit."""
+    row, leaf = _rows(subject, index)[0], subject.leaves[index]
+    return row.dtype == leaf.dtype and row.tobytes() == leaf.tobytes()
 
 
 def _judge_batch(subject: Subject, judge: Judge, label: str, got: Array, want: Array) -> None:
@@ -187,18 +209,20 @@ def _compare_gradients(subject: Subject, judge: Judge) -> None:
     points, weights = subject.points, subject.cotangents("vmap")
     nums = range(len(points))
     stacks = [_stacked(subject, i, 0, ROWS) for i in subject.positions]
-    smooth = subject.smooth_program
-    gradient = ad.trace(lambda *p: pulled(smooth, p, weights), *points)
-    flags = (True,) * len(points)
-    again = replay(gradient)
-    one_by_one = [again([s[b] for s in stacks]) for b in range(ROWS)]
-    inside, mapped = batch_eval(gradient, ROWS, stacks, flags)
+    smooth, gradient = subject.smooth_program, subject.pulling
+    again, flags = replay(gradient), (True,) * len(points)
+    one_by_one = [again([*_row(subject, stacks, b), *weights]) for b in range(ROWS)]
+    given = [*_row(subject, stacks, slice(None)), *weights]
+    whole = [i in subject.positions for i in range(len(given))]
+    inside, mapped = batch_eval(gradient, ROWS, given, whole)
     inside = tuple(
         g if m else np.broadcast_to(g, (ROWS, *g.shape))
         for g, m in zip(inside, mapped, strict=True)
     )
     # the cotangent of each row is the same: the sum over the batch of <w, y> has it for gradient
-    batched, _ = batch_program(smooth, ROWS, flags, (True,) * len(weights))
+    batched, mapped = batch_program(smooth, ROWS, flags)
+    if not all(mapped):
+        batched, _ = batch_program(smooth, ROWS, flags, (True,) * len(weights))
     outside = pulled(batched, stacks, [np.broadcast_to(w, (ROWS, *w.shape)) for w in weights])
     for i in nums:
         want = np.stack([np.asarray(row[i]) for row in one_by_one])
@@ -214,9 +238,18 @@ def _compare_gradients(subject: Subject, judge: Judge) -> None:
             )
 
 
-def _scale(want: Array) -> Array:
+def _row(subject: Subject, stacks: list[Array], row: Any) -> list[Array]:
+    """All leaves, the points at their row."""
+    stacked = iter(stacks)
+    return [
+        next(stacked)[row] if i in subject.positions else leaf
+        for i, leaf in enumerate(subject.leaves)
+    ]
+
+
+def _scale(want: Array) -> float:
     finite = np.abs(want[np.isfinite(want)])
-    return np.full(want.shape, max(1.0, float(np.max(finite, initial=0.0))))
+    return max(1.0, float(finite.max(initial=0.0)))
 
 
 def _claims(subject: Subject) -> bool:

@@ -6,13 +6,15 @@ from typing import Any
 import numpy as np
 
 import autodiff as ad
-from autodiff.interpret import run
+from autodiff.forward import jvp_eval
 from autodiff.native import replay
 from autodiff.program import Program
+from autodiff.reverse import vjp_eval
 from autodiff.simplify import simplify
 from checks.differences import directional, one_sided
 from checks.judge import CheckError, Judge
-from checks.subject import Subject, pulled, pushed
+from checks.modes import pulled, pushed
+from checks.subject import Subject
 from checks.surfaces.base import HOST, Surface, define, differentiable
 from checks.tolerances import constant
 
@@ -31,7 +33,7 @@ def _check_reverse(subject: Subject, dtype: str, judge: Judge) -> None:
     del dtype
     points, cts = subject.points, subject.cotangents()
     gradients = subject.gradients
-    _judge_program(subject, judge)
+    centre = _centre(subject, judge)
     for g, x in zip(gradients, points, strict=True):
         if g.shape != x.shape or g.dtype != x.dtype:
             raise CheckError(f"gradient is {g.dtype}{g.shape} for an argument {x.dtype}{x.shape}")
@@ -40,17 +42,19 @@ def _check_reverse(subject: Subject, dtype: str, judge: Judge) -> None:
         if subject.tags & POINTWISE:
             _judge_kink(subject, judge, points, direction, cts, claimed)
         else:
-            _judge_smooth(subject, judge, points, direction, cts, claimed)
+            _judge_smooth(subject, judge, centre, direction, cts, claimed)
 
 
-def _judge_program(subject: Subject, judge: Judge) -> None:
-    """Differences are taken of the traced program: at the point it must be the function."""
+def _centre(subject: Subject, judge: Judge) -> list[Array]:
+    """The value at the point of what differences are taken of: where that is the traced program,
+    it must be the function there.
+    """
     if subject.repeated == subject.smooth:
-        return
-    for i, (got, want) in enumerate(
-        zip(subject.repeated(*subject.points), subject.outputs, strict=True)
-    ):
+        return subject.outputs
+    centre = list(subject.repeated(*subject.points))
+    for i, (got, want) in enumerate(zip(centre, subject.outputs, strict=True)):
         judge.compare(f"result {i} of the program", got, want, equal_nan=True, dtype=np.float64)
+    return centre
 
 
 def _directions(subject: Subject) -> list[list[Array]]:
@@ -74,12 +78,12 @@ def _pair(u: Array, v: Array) -> float:
 def _judge_smooth(
     subject: Subject,
     judge: Judge,
-    points: Sequence[Array],
+    centre: Sequence[Array],
     direction: Sequence[Array],
     cts: Sequence[Array],
     claimed: float,
 ) -> None:
-    found = directional(subject.repeated, points, direction)
+    found = directional(subject.repeated, subject.points, direction, centre)
     judge.evaluations += found[0].evaluations if found else 0
     if any(not np.all(np.isfinite(d.estimate)) for d in found):
         raise CheckError("every step of the difference leaves the domain: move the sample inside")
@@ -191,21 +195,13 @@ def _second_claims(subject: Subject) -> bool:
     )
 
 
-def _loss(subject: Subject) -> Any:
-    """A scalar of the results that is linear in none of them: <w, y> + <v, y * y> / 2, where y
-    are the results divided by their size.
+def _weights(subject: Subject) -> list[tuple[Array, Array]]:
+    """Per result the (w, v) of the loss <w, y> + <v, y * y> / 2, which is linear in none of them:
+    random, over the result's size and its square.
     """
     sizes = [max(1.0, float(np.max(np.abs(y), initial=0.0))) for y in subject.outputs]
-    w, v = subject.cotangents("second 0"), subject.cotangents("second 1")
-
-    def loss(outputs: Sequence[Any]) -> Any:
-        total: Any = np.zeros(())
-        for out, size, a, b in zip(outputs, sizes, w, v, strict=True):
-            y = out / size
-            total = total + np.sum(y * a) + 0.5 * np.sum(y * y * b)
-        return total
-
-    return loss
+    pairs = zip(subject.cotangents("second 0"), subject.cotangents("second 1"), strict=True)
+    return [(w / size, v / size / size) for (w, v), size in zip(pairs, sizes, strict=True)]
 
 
 def _check_second(subject: Subject, dtype: str, judge: Judge) -> None:
@@ -213,13 +209,12 @@ def _check_second(subject: Subject, dtype: str, judge: Judge) -> None:
     gradient's, and of the slope's (the tangent along v), with equal equations done once.
     """
     del dtype
-    points, one = subject.points, np.ones(())
+    points = subject.points
     u, v = subject.tangents("second u"), subject.tangents("second v")
-    loss = ad.trace(lambda *p: _loss(subject)(run(subject.smooth_program, p)), *points)
-    gradient = simplify(ad.trace(lambda *p: pulled(loss, p, [one]), *points))
+    gradient = simplify(ad.trace(lambda *p: _gradient(subject, p), *points))
     found = directional(_repeated(subject, gradient), points, v)
     reverse_reverse = pulled(gradient, points, v)
-    for name, value in _compositions(subject, loss, gradient, u, v).items():
+    for name, value in _compositions(subject, gradient, u, v).items():
         _judge_bilinear(judge, name, value, u, reverse_reverse)
     for i, (h, d) in enumerate(zip(reverse_reverse, found, strict=True)):
         if not np.all(np.isfinite(d.estimate)):
@@ -230,9 +225,28 @@ def _check_second(subject: Subject, dtype: str, judge: Judge) -> None:
             f"Hessian row {i} against differences of the gradient",
             _symmetrised(subject, i, h),
             _symmetrised(subject, i, d.value),
-            scale=np.full(h.shape, scale),
+            scale=scale,
             floor=constant("richardson_error_factor") * worst,
         )
+
+
+def _gradient(subject: Subject, points: Sequence[Any]) -> list[Any]:
+    """The gradient of the loss: the results' cotangents are w + v * y."""
+    program = subject.smooth_program
+    outs, pullback = vjp_eval(program, points)
+    cts = [w + v * y for y, (w, v) in zip(outs, _weights(subject), strict=True)]
+    found = zip(pullback(cts), program.in_specs, strict=True)
+    return [np.zeros(s.shape, s.dtype) if g is None else g for g, s in found]
+
+
+def _slope(subject: Subject, points: Sequence[Any], direction: Sequence[Any]) -> Any:
+    """The tangent of the loss."""
+    outs, dots = jvp_eval(subject.smooth_program, points, direction)
+    total: Any = np.zeros(())
+    for y, dot, (w, v) in zip(outs, dots, _weights(subject), strict=True):
+        if dot is not None:
+            total = total + np.sum((w + v * y) * dot)
+    return total
 
 
 def _repeated(subject: Subject, gradient: Program) -> Any:
@@ -240,8 +254,13 @@ def _repeated(subject: Subject, gradient: Program) -> Any:
     if not subject.branches:
         again = replay(gradient)
         return lambda *p: again(p)
-    loss, nums = _loss(subject), tuple(range(len(subject.points)))
-    return lambda *p: list(ad.grad(lambda *x: loss(subject.smooth(*x)), nums)(*p))
+    weights, nums = _weights(subject), tuple(range(len(subject.points)))
+
+    def loss(*points: Any) -> Any:
+        outs = zip(subject.smooth(*points), weights, strict=True)
+        return sum(np.sum(y * (w + 0.5 * v * y)) for y, (w, v) in outs)
+
+    return lambda *p: list(ad.grad(loss, nums)(*p))
 
 
 def _symmetrised(subject: Subject, i: int, h: Array) -> Array:
@@ -250,13 +269,13 @@ def _symmetrised(subject: Subject, i: int, h: Array) -> Array:
 
 
 def _compositions(
-    subject: Subject, loss: Program, gradient: Program, u: Sequence[Array], v: Sequence[Array]
+    subject: Subject, gradient: Program, u: Sequence[Array], v: Sequence[Array]
 ) -> dict[str, float]:
     """u^T H v by the compositions that use forward mode."""
     if not subject.forward_mode:
         return {}
     points, one = subject.points, np.ones(())
-    slope = simplify(ad.trace(lambda *p: pushed(loss, p, v), *points))
+    slope = simplify(ad.trace(lambda *p: _slope(subject, p, v), *points))
     rows = pushed(gradient, points, v)
     columns = pulled(slope, points, [one])
     return {

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 
 from checks.arrays import MismatchError
-from checks.comparison import Comparison, compare
+from checks.comparison import Comparison, compare, error_of
 from checks.tolerances import Tolerance
 
 INF, NAN = math.inf, math.nan
@@ -193,3 +193,49 @@ def test_what_is_needed_passes(got, want):
             allowed = seen.atol_needed + seen.rtol_needed * np.abs(want)
             assert (np.abs(got - want)[finite] <= allowed[finite]).all()
             np.testing.assert_array_equal(got[~finite], want[~finite])
+
+
+KINDS = [
+    np.float64,
+    np.float32,
+    ml_dtypes.bfloat16,
+    np.complex128,
+    np.complex64,
+    np.int32,
+    np.bool_,
+]
+
+
+@pytest.mark.parametrize("unit", ["relative", "ulp", "exact"])
+@pytest.mark.parametrize("scale", [None, 2.0, 0.0, np.array([0.0, 1.0, 3.0, 1e-3, 5.0, 1.0, 7.0])])
+@pytest.mark.parametrize("dtype", KINDS, ids=lambda d: np.dtype(d).name)
+def test_the_error_alone_is_that_of_the_comparison(dtype, scale, unit):
+    rng = np.random.default_rng(7)
+    special = np.array([0.0, -0.0, 1.0, np.inf, -np.inf, np.nan, 3e38])
+    for trial in range(40):
+        drawn = rng.normal(size=7) * 10.0 ** rng.integers(-3, 3)
+        pick = rng.random((2, 7)) < (0.0, 0.2)[trial % 2]
+        want, got = (np.where(p, rng.permutation(special), drawn) for p in pick)
+        if trial % 3:
+            got = got + rng.normal(size=7) * 1e-7
+        if np.dtype(dtype).kind in "ib":
+            want, got = np.nan_to_num(want, posinf=2, neginf=0), np.nan_to_num(got, posinf=2)
+            want, got = np.clip(want, -9, 9), np.clip(got, -9, 9)
+        with np.errstate(all="ignore"):
+            want, got = want.astype(dtype), got.astype(dtype)
+            if np.dtype(dtype).kind == "c":
+                want, got = want * (1 + 0.5j), got * (1 + 0.5j)
+        for equal_nan in (False, True):
+            how = {"scale": scale, "equal_nan": equal_nan, "unit": unit}
+            found, whole = error_of(got, want, **how), compare(got, want, **how).error(unit)
+            assert found == whole or (np.isnan(found) and np.isnan(whole))
+
+
+def test_the_error_alone_of_empty_arrays_and_of_unlike_widths():
+    empty = np.zeros((0, 2))
+    assert error_of(empty, empty) == error_of(empty, empty, unit="ulp") == 0
+    assert error_of(empty, empty.astype(np.float32), unit="exact") == 1
+    narrow = np.array([0.1, 0.2], np.float32)
+    for unit in ("relative", "ulp", "exact"):
+        want = np.array([0.1, 0.2])
+        assert error_of(narrow, want, unit=unit) == compare(narrow, want, unit=unit).error(unit) > 0

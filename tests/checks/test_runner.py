@@ -192,3 +192,64 @@ def test_a_check_that_compared_nothing_has_not_passed(monkeypatch):
     rows = run_item(Item("EXP", "reverse"))
     assert {r.status for r in rows} == {SKIPPED}
     assert all("nothing was compared" in r.reason for r in rows)
+
+
+def test_the_worst_comparison_is_kept_with_its_entry():
+    judge = Judge("second", "float64", None, "s")
+    judge.compare("first", np.array([1.0, 2.0]), np.array([1.0, 2.5]))
+    judge.compare("worst", np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0, 9.0]))
+    judge.compare("equal", np.ones(2), np.ones(2))
+    worst = judge.worst
+    assert worst is not None and worst.comparison is not None
+    assert (worst.label, worst.comparison.index, worst.comparison.expected) == ("worst", (2,), 9.0)
+    assert worst.error == worst.comparison.error(worst.tolerance.unit)
+    assert judge.evaluations == 3
+
+
+def test_one_program_of_values_tangents_and_cotangents():
+    def f(x, n, y):
+        return np.sin(x) * y[n], n + 1
+
+    subject = from_function(f, (np.array(0.7), np.array(1), np.array([2.0, 3.0])))
+    program, args = subject.derivative
+    value, count, dot, x_bar, y_bar = ad.interpret(program, *args)
+    x, n, y, (dx, dy), (ct,) = *subject.leaves, subject.tangents(), subject.cotangents()
+    assert count == 2
+    np.testing.assert_allclose(value, np.sin(x) * y[n], rtol=1e-15)
+    np.testing.assert_allclose(dot, np.cos(x) * y[n] * dx + np.sin(x) * dy[n], rtol=1e-13)
+    np.testing.assert_allclose(x_bar, ct * np.cos(x) * y[n], rtol=1e-13)
+    np.testing.assert_allclose(y_bar, [0.0, ct * np.sin(x)], rtol=1e-13)
+
+
+def test_vmap_calls_the_function_once_for_equal_rows():
+    from checks.surfaces.batching import _loop
+
+    calls = []
+
+    def f(x, y):
+        if isinstance(x, np.ndarray):
+            calls.append((x.copy(), y.copy()))
+        return x * y
+
+    subject = from_function(f, (np.array([1.0, 2.0]), np.array([3.0, 4.0])))
+    both, left = _loop(subject, (True, True)), _loop(subject, (True, False))
+    assert len(calls) == 5  # the first rows are the arguments themselves
+    np.testing.assert_array_equal(both[0][0], [3.0, 8.0])
+    np.testing.assert_array_equal(left[0][0], [3.0, 8.0])
+    assert not np.array_equal(both[0][1], left[0][1])
+
+
+def test_differences_take_a_known_value_at_the_centre():
+    points, direction = [np.array([0.3, 2.0])], [np.array([0.1, -1.0])]
+    seen = []
+
+    def f(p):
+        seen.append(p.copy())
+        return [np.sin(p)]
+
+    (with_centre,) = directional(f, points, direction, f(*points))
+    count = len(seen) - 1
+    (without,) = directional(f, points, direction)
+    assert len(seen) - 1 - count == count + 1
+    np.testing.assert_array_equal(with_centre.value, without.value)
+    np.testing.assert_array_equal(with_centre.estimate, without.estimate)
