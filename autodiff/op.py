@@ -173,7 +173,8 @@ def get(kind: str) -> Op:
     try:
         return OPS[kind]
     except KeyError:
-        raise OpError(f"unknown op {kind!r}", nearest(kind.upper(), OPS)) from None
+        hint = nearest(kind.upper(), OPS) or "autodiff.op.OPS lists all"
+        raise OpError(f"unknown op {kind!r}", "in autodiff's registry of ops", hint) from None
 
 
 def missing_rule(op: Op, rule: str, source: str | None = None) -> MissingRuleError:

@@ -97,7 +97,11 @@ def run_item(item: Item, sample: str | None = None, *, prepared: bool = False) -
     chosen = [s for s in subjects(item.op) if sample is None or s.sample == sample]
     if not chosen:
         known = [s.sample for s in subjects(item.op)]
-        raise OpError(f"op {item.op} has no sample {sample!r}", nearest(str(sample), known))
+        raise OpError(
+            f"op {item.op} has no sample {sample!r}",
+            "in its entry of the catalogue",
+            nearest(str(sample), known) or f"gradsweep sweep --op {item.op} --list names them",
+        )
     rows = []
     for dtype in found.dtypes:
         claimed = [s for s in chosen if _claims(found, s)]

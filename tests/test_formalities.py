@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +13,14 @@ import catalogue
 from autodiff.errors import OpError
 from autodiff.op import OPS, Op
 from autodiff.op import define as define_op
+from autodiff.op import get as registered
 from autodiff.program import Spec
 from catalogue import ENTRIES, EXCLUSIONS
 from catalogue.domain import Domain
 from catalogue.entry import Entry, Exclusion, Sample, Special, define
 from catalogue.errors import CatalogueError
-from checks.runner import check_names, items, subjects
+from checks.power.mutations import mutation
+from checks.runner import Item, check_names, items, run_item, subjects
 from checks.surfaces.base import load
 
 ROOT = Path(__file__).parents[1]
@@ -133,6 +136,23 @@ def test_an_unknown_op_suggests_the_nearest() -> None:
         catalogue.entry("LOGSOFTMAX")
     with pytest.raises(OpError, match="(?s)unknown surface 'revers'.*'reverse'"):
         items(surfaces=["revers"])
+
+
+@pytest.mark.parametrize("name", ["EXPP", "zzzzzz"])
+def test_an_unknown_name_gets_three_lines(name: str) -> None:
+    """What, where and a way out, also where nothing known is near."""
+    calls: list[Callable[[], object]] = [
+        lambda: catalogue.entry(name),
+        lambda: registered(name),
+        lambda: items(surfaces=[name]),
+        lambda: run_item(Item("EXP", "f32"), sample=name),
+        lambda: mutation(name),
+    ]
+    for call in calls:
+        with pytest.raises(OpError) as caught:
+            call()
+        what, where, fix = str(caught.value).splitlines()
+        assert repr(name) in what and where.startswith("in ") and fix
 
 
 def test_a_filter_that_selects_nothing_is_an_error() -> None:

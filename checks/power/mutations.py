@@ -306,5 +306,6 @@ def mutation(name: str) -> Mutation:
 
     known = {m.name: m for m in MUTATIONS}
     if name not in known:
-        raise OpError(f"unknown mutation {name!r}", nearest(name, known))
+        hint = nearest(name, known) or f"there are {', '.join(known)}"
+        raise OpError(f"unknown mutation {name!r}", "in checks.power.mutations", hint)
     return known[name]

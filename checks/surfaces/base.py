@@ -68,7 +68,8 @@ def surface(name: str) -> Surface:
     try:
         return SURFACES[name]
     except KeyError:
-        raise OpError(f"unknown surface {name!r}", nearest(name, SURFACES)) from None
+        hint = nearest(name, SURFACES) or f"there are {', '.join(SURFACES)}"
+        raise OpError(f"unknown surface {name!r}", "in the sweep's registry", hint) from None
 
 
 def load() -> dict[str, Surface]:
