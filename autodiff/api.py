@@ -18,6 +18,7 @@ from autodiff.trace import (
     concrete_of,
     function_name,
     quoted,
+    refuse_captures,
     spec_of,
     trace_flat,
     user_line,
@@ -38,7 +39,8 @@ def trace(f: Callable[..., Any], *args: Any) -> Program:
     values = [leaf if isinstance(leaf, Spec) else as_value(leaf, "argument") for leaf in leaves]
     concretes = [None if isinstance(v, Spec) else concrete_of(v) for v in values]
     specs = [v if isinstance(v, Spec) else spec_of(v) for v in values]
-    program, _ = trace_flat(f, specs, in_tree, concretes)
+    program, captured = trace_flat(f, specs, in_tree, concretes)
+    refuse_captures(program.name, captured)
     return verify(program)
 
 

@@ -189,7 +189,7 @@ class _Reader:
             op = get(self.name("an op kind"))
         except OpError as error:
             self.at = start
-            self.fail(error.what + (f", {error.where}" if error.where else ""))
+            self.fail(", ".join(t for t in (error.what, error.fix) if t))
         ends = ("newline", "comment", "end")
         plain = self.kind in ends or self.text == "{"
         inputs = [] if plain else self.operands(scope)

@@ -277,13 +277,18 @@ def program_of(f: Callable[..., Any], specs: Sequence[Spec], name: str = "f") ->
         result = f(*inputs)
         outputs = result if isinstance(result, tuple | list) else (result,)
         program, captured = trace.finish(inputs, outputs, name)
+    refuse_captures(name, captured)
+    return verify(dead_code(program))
+
+
+def refuse_captures(name: str, captured: Sequence[Tracer]) -> None:
+    """Raise TracerError where a program of its own would need values of an outer transform."""
     if captured:
         raise TracerError(
             f"'{name}' closes over a traced value ({captured[0].spec})",
             quoted(user_line()),
             "pass it as an argument",
         )
-    return verify(dead_code(program))
 
 
 def trace_flat(

@@ -163,3 +163,14 @@ def test_non_hashable_parameters_are_refused():
 
     with pytest.raises(OpError, match=r"(?s)parameter 'axis' of SUM is not hashable"):
         ad.trace(lambda x: bind("SUM", x, axis=[0], keepdims=False), X)
+
+
+def test_a_program_of_its_own_takes_no_value_of_an_outer_transform():
+    def outer(y):
+        return ad.trace(lambda x: x * y, np.ones(2))
+
+    with pytest.raises(TracerError) as caught:
+        ad.grad(outer)(1.0)
+    what, where, fix = str(caught.value).splitlines()
+    assert what == "'<lambda>' closes over a traced value (float64[])"
+    assert "test_trace.py" in where and fix == "pass it as an argument"
