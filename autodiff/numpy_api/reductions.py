@@ -14,7 +14,8 @@ from autodiff.ops.statistics import centred
 # --- masks and starting values -------------------------------------------------------------
 
 
-def _typed(x: Any, dtype: Any) -> Any:
+def typed(x: Any, dtype: Any) -> Any:
+    """A value as an array, cast where a dtype is named."""
     x = as_array(x)
     return x if dtype is None else ops.cast(x, dtype)
 
@@ -52,7 +53,7 @@ def _sum(
     initial: Any = None,
     where: Any = True,
 ) -> Any:
-    y = _narrowed(ops.sum(_filled(_typed(a, dtype), where, 0), axis, keepdims), dtype)
+    y = _narrowed(ops.sum(_filled(typed(a, dtype), where, 0), axis, keepdims), dtype)
     return y if initial is None else y + initial
 
 
@@ -65,7 +66,7 @@ def _prod(
     initial: Any = None,
     where: Any = True,
 ) -> Any:
-    y = _narrowed(ops.prod(_filled(_typed(a, dtype), where, 1), axis, keepdims), dtype)
+    y = _narrowed(ops.prod(_filled(typed(a, dtype), where, 1), axis, keepdims), dtype)
     return y if initial is None else y * initial
 
 
@@ -150,7 +151,7 @@ FUNCTIONS[np.nanargmin] = _nan_arg(ops.argmin, np.inf)
 def _mean(
     a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False, where: Any = True
 ) -> Any:
-    a = inexact(_typed(a, dtype))
+    a = inexact(typed(a, dtype))
     if where is True:
         return ops.mean(a, axis, keepdims)
     return ops.sum(_filled(a, where, 0), axis, keepdims) / _count(a, where, axis, keepdims)
@@ -179,7 +180,7 @@ def _spread(root: bool) -> Any:
         mean: Any = None,
         correction: Any = None,
     ) -> Any:
-        a, ddof = inexact(_typed(a, dtype)), ddof if correction is None else correction
+        a, ddof = inexact(typed(a, dtype)), ddof if correction is None else correction
         if where is True and mean is None:
             return plain(a, axis, ddof, keepdims)
         d = np.abs(_deviations(a, axis, where, mean))
@@ -272,19 +273,19 @@ FUNCTIONS[np.nanmin] = _nan_extremum("min", np.inf)
 
 @implements(np.cumsum)
 def _cumsum(a: Any, axis: Any = None, dtype: Any = None) -> Any:
-    return _narrowed(ops.cumsum(_typed(a, dtype), axis), dtype)
+    return _narrowed(ops.cumsum(typed(a, dtype), axis), dtype)
 
 
 @implements(np.cumprod)
 def _cumprod(a: Any, axis: Any = None, dtype: Any = None) -> Any:
-    return _narrowed(ops.cumprod(_typed(a, dtype), axis), dtype)
+    return _narrowed(ops.cumprod(typed(a, dtype), axis), dtype)
 
 
 def _skipping_cumulative(function: Any, neutral: int) -> Any:
     """A cumulative function that takes NaN for a neutral value."""
 
     def nan_function(a: Any, axis: Any = None, dtype: Any = None) -> Any:
-        a = _typed(a, dtype)
+        a = typed(a, dtype)
         return function(_filled(a, np.logical_not(np.isnan(a)), neutral), axis)
 
     return nan_function
@@ -306,7 +307,7 @@ def _cumulative(function: Any, first: int) -> Any:
                 f"operand of shape {np.shape(x)}",
                 "pass axis=0",
             )
-        y = function(_typed(x, dtype), 0 if axis is None else axis)
+        y = function(typed(x, dtype), 0 if axis is None else axis)
         if not include_initial:
             return y
         (normal,) = axis_tuple(0 if axis is None else axis, np.ndim(y), "CUMSUM")

@@ -9,14 +9,10 @@ import numpy as np
 from autodiff import ops
 from autodiff.errors import ShapeError
 from autodiff.families import axis_tuple
-from autodiff.numpy_api import ACCUMULATES, FUNCTIONS, REDUCES, UFUNCS, reductions
+from autodiff.numpy_api import ACCUMULATES, FUNCTIONS, REDUCES, UFUNCS
+from autodiff.numpy_api.reductions import typed
 from autodiff.ops.reduction import as_array, reduced, rows_last
 from autodiff.ops.scan import scan
-
-
-def _typed(x: Any, dtype: Any) -> Any:
-    x = as_array(x)
-    return x if dtype is None else ops.cast(x, dtype)
 
 
 def loop_dtypes(ufunc: Any, dtypes: Sequence[Any], dtype: Any, reduction: bool = False) -> Any:
@@ -39,26 +35,25 @@ def _logsumexp(
     initial: Any = None,
     where: Any = None,
 ) -> Any:
-    y = ops.logsumexp(_typed(a, dtype), axis, where, keepdims=keepdims)
+    y = ops.logsumexp(typed(a, dtype), axis, where, keepdims=keepdims)
     return y if initial is None else np.logaddexp(y, initial)
 
 
 def _typed_reduce(function: Any) -> Any:
     def reduce(a: Any, axis: Any = 0, dtype: Any = None, **kwargs: Any) -> Any:
-        return function(_typed(a, dtype), axis, **kwargs)
+        return function(typed(a, dtype), axis, **kwargs)
 
     return reduce
 
 
 def _running(function: Any) -> Any:
     def accumulate(a: Any, axis: Any = 0, dtype: Any = None) -> Any:
-        y = function(_typed(a, dtype), axis)
+        y = function(typed(a, dtype), axis)
         return y if dtype is None or y.dtype == dtype else ops.cast(y, dtype)
 
     return accumulate
 
 
-del reductions  # imported first: it fills FUNCTIONS
 REDUCES.update(
     {
         np.add: FUNCTIONS[np.sum],

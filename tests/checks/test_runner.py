@@ -221,6 +221,16 @@ def test_one_program_of_values_tangents_and_cotangents():
     np.testing.assert_allclose(y_bar, [0.0, ct * np.sin(x)], rtol=1e-13)
 
 
+def test_one_program_of_everything_where_results_are_arguments():
+    x, y = np.array([1.0, 2.0]), np.array([3.0, 4.0])
+    subject = from_function(lambda a, b: (b, a * 2.0), (x, y))
+    program, args = subject.derivative
+    found = ad.interpret(program, *args)
+    (dx, dy), (u, v) = subject.tangents(), subject.cotangents()
+    for got, want in zip(found, (y, 2 * x, dy, 2 * dx, 2 * v, u), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
 def test_vmap_calls_the_function_once_for_equal_rows():
     from checks.surfaces.batching import _loop
 
