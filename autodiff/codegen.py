@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,9 @@ from autodiff.arena import Arena, plan_memory
 from autodiff.codegen_blocks import BlockWriter, dense_inputs, densified, wrapped
 from autodiff.errors import GuardError
 from autodiff.fuse import Block, Item, fuse
-from autodiff.kernels.memory import clear, own, renew
+from autodiff.kernels.memory import own, renew
+from autodiff.kernels.strong import zeros_win, zeros_win_matmul
+from autodiff.lowerings import is_kept
 from autodiff.naming import Namer, name_values
 from autodiff.optimise import optimise
 from autodiff.plan import plan
@@ -20,6 +23,15 @@ from autodiff.python_text import INDENT
 from autodiff.render_lines import Writer
 from autodiff.render_scope import Scope
 from autodiff.steps import COPY, Lowering, Step, Value
+
+# What the code calls besides NumPy and kernels.
+HELPERS = {
+    "own": own,
+    "renew": renew,
+    "zeros_win": zeros_win,
+    "zeros_win_matmul": zeros_win_matmul,
+    "GuardError": GuardError,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,8 +59,7 @@ class Source:
 
     def namespace(self) -> dict[str, Any]:
         """Constants (not writeable), helpers and taps that the code names."""
-        helpers = {"own": own, "clear": clear, "renew": renew, "GuardError": GuardError}
-        space: dict[str, Any] = {**helpers, **self.scope.externals}
+        space: dict[str, Any] = {**HELPERS, **self.scope.externals}
         for name, value in self.scope.constants.values():
             fixed = value.view()
             fixed.flags.writeable = False
@@ -58,11 +69,9 @@ class Source:
 
 def generate(program: Program, name: str, hints: Sequence[str]) -> Source:
     """The source for a program; `hints` name its captures and inputs."""
-    flat = plan(program)
+    flat = plan(program, is_kept)
     small = optimise(flat.program)
-    namer = Namer(
-        (name, "workspace", "memory", "kept", "own", "clear", "renew", "tap", "rows", "start")
-    )
+    namer = Namer((name, "workspace", "memory", "kept", "tap", "rows", "start", *HELPERS))
     scope = Scope(namer, native=True)
     variables = (*small.captures, *small.inputs)
     given = {v: namer.fresh(h) for v, h in zip(variables, hints, strict=True)}
@@ -98,6 +107,7 @@ _IMPORTED = {n for n in dir(np) if isinstance(getattr(np, n), np.ufunc)} | {
     "copyto",
     "putmask",
     "dot",
+    "vdot",
     "concatenate",
 }
 
@@ -231,7 +241,7 @@ class Printer:
             code = step.code.removesuffix(tail) + ")"
             return [f"{INDENT}{out.name} = {code.format(*names)}"]
         lines = self.needed(out)
-        return [*lines, INDENT + step.code.format(*names, o=out.name)]
+        return [*lines, textwrap.indent(step.code.format(*names, o=out.name), INDENT)]
 
     def block(self, block: Block) -> list[str]:
         """The loop over a block's rows; its steps become a function of their own."""

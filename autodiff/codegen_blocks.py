@@ -145,7 +145,8 @@ class BlockWriter:
             code = self._code(step).format(*(v.name for v in step.inputs), o=step.outputs[0].name)
             comment = f"  # {step.comment}" if step.comment and step.comment != source else ""
             source = step.comment
-            lines.append(INDENT + code + comment)
+            first, *rest = textwrap.indent(code, INDENT).splitlines()
+            lines += [first + comment, *rest]
         return "\n".join(lines)
 
     def _code(self, step: Step) -> str:

@@ -78,21 +78,38 @@ def _is_zero(atom: Atom) -> bool:
 
 def _strong(name: str) -> Rule:
     def lower(low: Lowering, eq: Equation) -> Value | None:
-        """The product (quotient), cleared where the first operand is 0."""
+        """The product (quotient), where it is NaN 0 for a first operand of 0."""
         (out,) = eq.outputs
-        width = BITS.get(out.spec.dtype.name)
-        if width is None or not out.spec.shape:
+        if out.spec.dtype.name not in _TESTED or not out.spec.shape:
             return None
         x, y = (low.operand(a) for a in eq.inputs)
-        target, zero = low.output(eq), low.is_zero(x)
-        low.into(f"{name}({{0}}, {{1}}, out={{o}})", (x, y), target)
-        if out.spec.size < SMALL:
-            return _masked_copy(low, low.constant(np.zeros((), out.spec.dtype)), zero, target)
-        mask = low.temporary(f"{target.name}_mask", out.spec.with_dtype(width))
-        given = (low.bits(target), zero, mask)
-        return low.into("clear({o}, {0}, {1}, {2})", given, target, updates=True)
+        target = low.into(f"{name}({{0}}, {{1}}, out={{o}})", (x, y), low.output(eq))
+        return low.into(f"{_UNLESS_FINITE}zeros_win({{o}}, {{0}})", (x,), target, updates=True)
 
     return lower
+
+
+# The sum of squares is finite only if every element is. Above 1e38, where it may overflow in
+# float32, the function called looks again.
+_UNLESS_FINITE = "if not np.vdot({o}, {o}) < 1e38:\n    "
+_TESTED = ("float64", "float32")
+
+
+def is_kept(eq: Equation) -> bool:
+    """Whether the executor computes a composite by a rule of its own, not by its body."""
+    if eq.op.kind != "STRONG_MATMUL":
+        return False
+    x, y = (a.spec for a in eq.inputs)
+    return x.dtype.name in _TESTED and (x.ndim == 2 or y.ndim > 2)
+
+
+def _strong_matmul(low: Lowering, eq: Equation) -> Value | None:
+    """The product; its sums once more, strongly, where some are not finite."""
+    target = _matmul(low, eq)
+    assert target is not None
+    given = [low.operand(a) for a in eq.inputs]
+    code = f"{_UNLESS_FINITE}zeros_win_matmul({{o}}, {{0}}, {{1}}, {eq.params['zeros']})"
+    return low.into(code, given, target, elementwise=False, updates=True)
 
 
 # --- views ---------------------------------------------------------------------------------
@@ -249,6 +266,7 @@ LOWERINGS: Mapping[str, Rule] = {
     "ALL": _reduction("np.logical_and"),
     "SUM_TO": _sum_to,
     "MATMUL": _matmul,
+    "STRONG_MATMUL": _strong_matmul,
     "CONCAT": _concat,
     "ARGMAX_MASK": _argmax_mask,
     "LABEL_MASK": _label_mask,

@@ -47,6 +47,7 @@ class _Pass:
                 self.uses[atom] = self.uses.get(atom, 0) + 1
 
     def run(self) -> Program:
+        """The program with every equation rewritten once."""
         kept: list[Equation] = []
         for old in self.program.equations:
             inputs = tuple(map(self.read, old.inputs))
@@ -83,7 +84,7 @@ class _Pass:
     def known(self, eq: Equation) -> Atom | None:
         """A value known already: a constant, or the operand itself."""
         (out,) = eq.outputs
-        if eq.inputs and all(isinstance(a, Literal) for a in eq.inputs):
+        if eq.inputs and not eq.op.body and all(isinstance(a, Literal) for a in eq.inputs):
             return _folded(eq, out)
         if eq.op.kind in _LAYOUT and eq.inputs[0].spec == out.spec:
             moved = eq.op.kind == "TRANSPOSE" and sorted(eq.params["axes"]) != list(
@@ -160,7 +161,7 @@ def _transpose(walk: _Pass, eq: Equation) -> list[Equation]:
             walk.names[eq.outputs[0]] = inner.inputs[0]
             return []
         return [dataclasses.replace(eq, inputs=inner.inputs, params={"axes": both})]
-    product = walk.made_by(eq.inputs[0], "MATMUL")
+    product = walk.made_by(eq.inputs[0], "MATMUL") or walk.made_by(eq.inputs[0], "STRONG_MATMUL")
     single = isinstance(eq.inputs[0], Var) and walk.uses.get(eq.inputs[0]) == 1
     if product is None or not single or axes != (1, 0):
         return [eq]
@@ -175,7 +176,11 @@ def _transpose(walk: _Pass, eq: Equation) -> list[Equation]:
         made += rest
         walk.producers.update((v, e) for e in rest for v in e.outputs)
         swapped.append(walk.read(turned))
-    return [*made, dataclasses.replace(product, inputs=tuple(swapped), outputs=eq.outputs)]
+    params = dict(product.params)
+    if "zeros" in params:  # the operand whose zeros win changes sides
+        params["zeros"] = 1 - params["zeros"]
+    turned_product = Equation(product.op, tuple(swapped), params, eq.outputs, product.source)
+    return [*made, turned_product]
 
 
 def _reshape(walk: _Pass, eq: Equation) -> list[Equation]:

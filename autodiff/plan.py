@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from autodiff.op import Op, body_program
+from autodiff.op import body_program
 from autodiff.program import Atom, Equation, Program, Var
 from autodiff.simplify import simplify
 
@@ -25,7 +25,7 @@ class Plan:
     aliases: Mapping[Var, Atom]
 
 
-def plan(program: Program, keep: Callable[[Op], bool] | None = None) -> Plan:
+def plan(program: Program, keep: Callable[[Equation], bool] | None = None) -> Plan:
     """Composites and called sub-programs inlined, equal computations done once, unused ones not.
 
     `keep` names composites to leave as they are. Inlined equations carry the source line of the
@@ -51,7 +51,7 @@ def _inline(
     path: tuple[str, ...],
     equations: list[Equation],
     labels: dict[Var, tuple[str, ...]],
-    keep: Callable[[Op], bool] | None,
+    keep: Callable[[Equation], bool] | None,
     source: str | None,
 ) -> None:
     """Append the equation, or those of its body, with operands renamed by `env`."""
@@ -74,9 +74,9 @@ def _inline(
             result.role = v.role
 
 
-def _inside(eq: Equation, keep: Callable[[Op], bool] | None) -> Program | None:
+def _inside(eq: Equation, keep: Callable[[Equation], bool] | None) -> Program | None:
     """The program an equation stands for: a composite's body, a called sub-program."""
-    if eq.op.body is not None and not (keep is not None and keep(eq.op)):
+    if eq.op.body is not None and not (keep is not None and keep(eq)):
         return body_program(eq.op, tuple(a.spec for a in eq.inputs), eq.params)
     if eq.op.kind in CALLS:
         body: Any = eq.params["body"]

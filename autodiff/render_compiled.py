@@ -2,7 +2,7 @@
 
 from autodiff.codegen import Source
 from autodiff.kernel_source import definitions
-from autodiff.kernels import memory
+from autodiff.kernels import memory, strong
 from autodiff.program import Program
 from autodiff.render import assemble, outer_function
 
@@ -15,12 +15,14 @@ TAP = '''def tap(value, *, name):
 
 def module_text(program: Program, source: Source) -> str:
     """Docstring, imports, constants, kernels, workspace and functions."""
-    texts = {n: d.text for n, d in definitions(memory)[0].items()}
+    found = {**definitions(memory)[0], **definitions(strong)[0]}
+    texts = {n: d.text for n, d in found.items()}
     renewal = "\n\n\n".join(texts[n] for n in ("references", "ALONE", "renew"))
     helpers = (
         ("own(", texts["own"]),
-        ("clear(", texts["clear"]),
         ("renew(", renewal),
+        ("zeros_win(", texts["zeros_win"]),
+        ("zeros_win_matmul(", texts["zeros_win_matmul"]),
         ("GuardError(", GUARD),
         ("tap(", TAP),
     )

@@ -66,7 +66,7 @@ class Reduced:
 
 @dataclasses.dataclass(eq=False)
 class Step:
-    """One line: `code`, with `{0}`, `{1}`, ... for the inputs, writes into the output `{o}`.
+    """A statement: `code`, with `{0}`, `{1}`, ... for the inputs, writes into the output `{o}`.
 
     Where `code` is empty, `lines` assign the names of the outputs (a guard has none). `loop` is
     the shape of an elementwise step, or that of the operand of a reduction. A step that
@@ -175,15 +175,6 @@ class Lowering:
             else:
                 text = f"np.negative({{0}}, out={{o}}, dtype=np.{width})"
                 self._masks[at] = self.into(text, (condition,), out)
-        return self._masks[at]
-
-    def is_zero(self, x: Value) -> Value:
-        """Whether each element is 0."""
-        at = (x, "bool", "zero")
-        if at not in self._masks:
-            holds = self.temporary(f"{x.name}_zero", x.spec.with_dtype(np.bool_))
-            zero = self.constant(np.zeros((), x.spec.dtype))
-            self._masks[at] = self.into("np.equal({0}, {1}, out={o})", (x, zero), holds)
         return self._masks[at]
 
     # --- steps ---

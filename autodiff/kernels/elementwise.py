@@ -18,12 +18,14 @@ COMPARE = {
 
 def strong_mul(x: Any, y: Any) -> Any:
     """x * y, and 0 where x is 0 whatever y is."""
-    return np.where(x == 0, np.zeros((), x.dtype), x * y)
+    product = x * y
+    return np.where(np.isnan(product) & (x == 0), np.zeros((), x.dtype), product)
 
 
 def strong_div(x: Any, y: Any) -> Any:
     """x / y, and 0 where x is 0 whatever y is."""
-    return np.where(x == 0, np.zeros((), x.dtype), x / y)
+    quotient = x / y
+    return np.where(np.isnan(quotient) & (x == 0), np.zeros((), x.dtype), quotient)
 
 
 def dominance(x: Any, y: Any) -> Any:

@@ -10,12 +10,14 @@ _COMPARE = {"EQ": lax.eq, "NE": lax.ne, "LT": lax.lt, "LE": lax.le, "GT": lax.gt
 
 def strong_mul(x: Any, y: Any) -> Any:
     """x * y, and 0 where x is 0 whatever y is."""
-    return jnp.where(x == 0, jnp.zeros((), x.dtype), x * y)
+    product = x * y
+    return jnp.where(jnp.isnan(product) & (x == 0), jnp.zeros((), x.dtype), product)
 
 
 def strong_div(x: Any, y: Any) -> Any:
     """x / y, and 0 where x is 0 whatever y is."""
-    return jnp.where(x == 0, jnp.zeros((), x.dtype), x / y)
+    quotient = x / y
+    return jnp.where(jnp.isnan(quotient) & (x == 0), jnp.zeros((), x.dtype), quotient)
 
 
 def dominance(x: Any, y: Any) -> Any:

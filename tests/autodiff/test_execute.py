@@ -683,3 +683,71 @@ def test_programs_of_one_text_keep_their_own_constants():
     np.testing.assert_array_equal(first(x), np.cumsum(x) * (x + 0.5) + (x + 0.5))
     codes = [f.executables[0].run.__wrapped__.__code__ for f in (first, second)]
     assert codes[0] is codes[1]
+
+
+# --- strong products -----------------------------------------------------------------------
+
+
+def planted(rng, shape, values):
+    """Normal numbers with some of the values in random places."""
+    x = rng.normal(size=shape)
+    return np.where(rng.random(shape) < 0.4, rng.choice(values, shape), x)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("function", [ad.ops.strong_mul, ad.ops.strong_div])
+@pytest.mark.parametrize("shapes", [((5, 6), (5, 6)), ((5, 1), (6,)), ((60, 70), (60, 1))])
+def test_strong_elementwise_products_are_those_of_the_interpreter(
+    small_blocks, function, shapes, dtype
+):
+    rng = np.random.default_rng(14)
+    for values in ([0.0, -0.0], [0.0, np.inf, -np.inf, np.nan], [1e30, 0.0], [1e300, -1e300, 0.0]):
+        with np.errstate(all="ignore"):
+            x, y = (planted(rng, s, values).astype(dtype) for s in shapes)
+            program = ad.trace(lambda x, y: function(x, y) + x, x, y)
+            (got,) = poisoned(Executable(program))(x, y)
+            want = function(x, y) + x
+        assert same_bits(got, want)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("zeros", [0, 1])
+@pytest.mark.parametrize("shapes", [((3, 4), (4, 5)), ((2, 3, 4), (2, 4, 5)), ((3, 4), (2, 4, 1))])
+def test_strong_matrix_products_are_those_of_the_interpreter(shapes, zeros, dtype):
+    rng = np.random.default_rng(15)
+    plants = [[0.0], [0.0, np.inf], [0.0, -np.inf], [0.0, np.inf, -np.inf], [0.0, np.nan, np.inf]]
+    nonfinite = 0
+    for values in [*plants, [0.0, 1e30]]:
+        for turned in (False, True):
+            x, y = (planted(rng, s, [0.0] if i == zeros else values) for i, s in enumerate(shapes))
+            x, y = x.astype(dtype), y.astype(dtype)
+
+            def f(x, y, turned=turned):
+                z = ad.ops.strong_matmul(x, y, zeros=zeros)
+                return np.swapaxes(z, -1, -2) if turned else z * 1.0
+
+            program = ad.trace(f, x, y)
+            with np.errstate(all="ignore"):
+                (got,) = poisoned(Executable(program))(x, y)
+                want = np.asarray(f(x, y))
+            assert got.dtype == dtype
+            np.testing.assert_allclose(got, want, rtol=1e-5 if dtype == np.float32 else 1e-13)
+            assert not np.isnan(got).all()
+            nonfinite += np.isinf(got).sum()
+    assert nonfinite
+
+
+def test_a_product_is_tested_by_one_read_and_mended_in_place():
+    def loss(w, x):
+        h = x @ w
+        return np.sum(np.where(x[:, :2] > 0, np.log(h), h))
+
+    rng = np.random.default_rng(16)
+    w, x = rng.random((3, 2)), rng.normal(size=(4, 3))
+    compiled = ad.compile(ad.grad(loss))
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(compiled(w, x), ad.grad(loss)(w, x), rtol=1e-13)
+    text = ad.render(compiled)
+    assert "w_bar = dot(transpose_x, " in text
+    assert "    if not vdot(w_bar, w_bar) < 1e38:\n        zeros_win_matmul(w_bar, " in text
+    assert "else:" not in text
