@@ -1,13 +1,13 @@
 """The transforms: jvp, vjp, linearize, grad, value_and_grad, hvp and vmap of Python functions."""
 
 import functools
-import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from autodiff import tree
+from autodiff.argnums import positions, require_scalar, split, wanted_leaves
 from autodiff.errors import NotDifferentiableError, ShapeError, TreeError
 from autodiff.forward import is_inexact, jvp_eval
 from autodiff.program import Program, Spec
@@ -261,10 +261,10 @@ def value_and_grad(
     @functools.wraps(f)
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
         function = functools.partial(f, **kwargs) if kwargs else f
-        nums = _argnums(argnums, len(args), function_name(f))
+        nums = positions(argnums, len(args), function_name(f))
         program, values, captured = _traced(function, args)
-        wanted, kept = _wanted(args, nums, values, function_name(f))
-        _require_scalar(program, has_aux, function_name(f))
+        wanted, kept = wanted_leaves(args, nums, values, function_name(f))
+        require_scalar(program, has_aux, function_name(f))
         outs, pull = vjp_eval(program, values, captured, wanted)
         seed = np.ones((), outs_dtype(program))
         pulled = pull([seed] + [None] * (len(outs) - 1))
@@ -278,7 +278,7 @@ def value_and_grad(
         present = iter(owned_results([*outs, *(g for g in grads if g is not None)], values))
         results = [next(present) for _ in range(n)]
         filled = [None if g is None else next(present) for g in grads]
-        return tree.unflatten(program.out_tree, results), _split(filled, args, nums, argnums)
+        return tree.unflatten(program.out_tree, results), split(filled, args, nums, argnums)
 
     return value_and_gradient
 
@@ -308,89 +308,6 @@ def grad(
         return (g, value[1]) if has_aux else g
 
     return gradient
-
-
-def is_single(argnums: Any) -> bool:
-    """Whether argnums names one argument, whose derivative comes bare, rather than a tuple."""
-    return not isinstance(argnums, Iterable) or isinstance(argnums, str)
-
-
-def _argnums(argnums: int | Sequence[int], count: int, name: str) -> tuple[int, ...]:
-    try:
-        given: Any = (argnums,) if is_single(argnums) else argnums
-        nums = tuple(map(operator.index, given))
-    except TypeError:
-        raise TreeError(
-            f"argnums={argnums!r} of '{name}' is no position",
-            quoted(user_line()),
-            "name positional arguments by an int, or by a tuple of ints",
-        ) from None
-    for n in nums:
-        if not -count <= n < count:
-            raise TreeError(
-                f"argnums={n} but '{name}' was called with {count} positional arguments",
-                quoted(user_line()),
-                f"use argnums between 0 and {count - 1}",
-            )
-    return tuple(n % count for n in nums)
-
-
-def _wanted(
-    args: Sequence[Any], nums: Sequence[int], values: Sequence[Any], name: str
-) -> tuple[list[bool], list[int]]:
-    """Per flat leaf whether a gradient is wanted, and the wanted leaves in argnums' order."""
-    spans: list[range] = []
-    start = 0
-    for arg in args:
-        count = len(tree.flatten(arg)[0])
-        spans.append(range(start, start + count))
-        start += count
-    for n in nums:
-        if not any(is_inexact(spec_of(values[i]).dtype) for i in spans[n]):
-            kinds = sorted({spec_of(values[i]).dtype.name for i in spans[n]}) or ["no arrays"]
-            raise NotDifferentiableError(
-                f"gradient with respect to argument {n} of '{name}', "
-                f"which holds {', '.join(kinds)}",
-                quoted(user_line()),
-                "integers and bools have no tangent space: convert with x.astype(float)",
-            )
-    kept = [i for n in nums for i in spans[n]]
-    return [i in set(kept) for i in range(start)], kept
-
-
-def _split(leaves: list[Any], args: Sequence[Any], nums: Sequence[int], argnums: Any) -> Any:
-    results = []
-    start = 0
-    for n in nums:
-        treedef = tree.flatten(args[n])[1]
-        count = treedef.num_leaves
-        results.append(tree.unflatten(treedef, leaves[start : start + count]))
-        start += count
-    return results[0] if is_single(argnums) else tuple(results)
-
-
-def _require_scalar(program: Program, has_aux: bool, name: str) -> None:
-    out = tree.unflatten(program.out_tree, [a.spec for a in program.outputs])
-    first = out[0] if has_aux and isinstance(out, tuple) and len(out) == 2 else out
-    if has_aux and first is out:
-        raise TreeError(
-            f"'{name}' must return (value, aux) with has_aux=True",
-            quoted(user_line()),
-            "return a pair, or leave has_aux out",
-        )
-    if not isinstance(first, Spec) or first.shape != ():
-        shown = str(first) if isinstance(first, Spec) else f"a {type(first).__name__}"
-        raise ShapeError(
-            f"grad needs a scalar output, '{name}' returns {shown}",
-            quoted(user_line()),
-            "reduce it (e.g. .sum()), or use autodiff.vjp or autodiff.jacrev",
-        )
-    if not is_inexact(first.dtype) or first.dtype.kind == "c":
-        raise NotDifferentiableError(
-            f"grad needs a real floating output, '{name}' returns {first}",
-            quoted(user_line()),
-            "take the real part or absolute value, or convert with astype(float)",
-        )
 
 
 def hvp(f: Callable[..., Any], primals: Any, tangents: Any) -> Any:

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from autodiff import tree
-from autodiff.api import _argnums, is_single, linearize, vjp
+from autodiff.api import linearize, vjp
+from autodiff.argnums import is_single, positions
 from autodiff.errors import NotDifferentiableError
 from autodiff.forward import is_inexact
 from autodiff.program import Spec
@@ -46,7 +47,7 @@ def _selected(
     f: Function, args: Sequence[Any], kwargs: dict[str, Any], argnums: int | Sequence[int]
 ) -> Any:
     """f as a function of the differentiated arguments alone, and those arguments."""
-    nums = _argnums(argnums, len(args), function_name(f))
+    nums = positions(argnums, len(args), function_name(f))
 
     def partial(*chosen: Any) -> Any:
         full = list(args)

@@ -15,6 +15,7 @@ import numpy as np
 
 from autodiff import tree
 from autodiff.errors import OpError, ShapeError, TracerError
+from autodiff.leaves import as_value, concrete_of, plain_array, spec_of
 from autodiff.native import evaluate_native
 from autodiff.op import Op, get
 from autodiff.program import Atom, Equation, Literal, Program, Spec, Var, verify
@@ -371,63 +372,3 @@ def parameter_names(f: Callable[..., Any], count: int) -> tuple[str, ...] | None
         rest = code.co_varnames[code.co_argcount + code.co_kwonlyargcount]
         names = (*names, *(f"{rest}_{i}" for i in range(count - len(names))))
     return names[:count] if len(names) >= count else None
-
-
-def as_value(leaf: Any, what: str) -> Any:
-    """A leaf as a traced value or array; anything else is an error naming it."""
-    if isinstance(leaf, Tracer):
-        return leaf
-    ok = isinstance(leaf, bool | int | float | complex | np.ndarray | np.generic)
-    if ok or hasattr(leaf, "__array__"):
-        array = plain_array(leaf, f"{what} leaf")
-        # kind V holds ml_dtypes' floats, and records and raw bytes, which are no numbers
-        if array.dtype.kind in "biufcV" and array.dtype.type is not np.void:
-            return array
-    raise TracerError(
-        f"{what} leaf {leaf!r} of type {type(leaf).__name__} is not an array"[:300],
-        quoted(user_line()),
-        "fix non-array arguments beforehand, e.g. functools.partial(f, option=...)",
-    )
-
-
-def plain_array(value: Any, what: str) -> np.ndarray[Any, Any]:
-    """A value as an ndarray in the machine's byte order; `what` names it in the error.
-
-    Masked arrays and matrices have rules of their own (masks, `*` as a product of matrices), which
-    an ndarray of their values would not follow.
-    """
-    if type(value) is not np.ndarray:
-        if isinstance(value, np.ma.MaskedArray | np.matrix):
-            masked = isinstance(value, np.ma.MaskedArray)
-            raise TracerError(
-                f"{what} is a {type(value).__name__}, which follows other rules than arrays do",
-                quoted(user_line()),
-                "pass x.data and np.ma.getmaskarray(x), and use where="
-                if masked
-                else "pass np.asarray(x), and write @ for products of matrices",
-            )
-    array: np.ndarray[Any, Any] = np.asarray(value)
-    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
-
-
-def spec_of(value: Any) -> Spec:
-    """Spec of a traced value, array or scalar."""
-    kind = type(value)
-    if kind is np.ndarray:
-        return Spec(value.shape, value.dtype)
-    if kind is Tracer:
-        found: Spec = value.ref.spec
-        return found
-    if isinstance(value, Var | Literal):
-        return value.spec
-    array = np.asarray(value)
-    return Spec(array.shape, array.dtype)
-
-
-def concrete_of(value: Any) -> Callable[[], Any] | None:
-    """A function giving the concrete value behind an argument, or None where there is none."""
-    if not isinstance(value, Tracer):
-        return lambda: value
-    if value.owner.is_concrete(value.ref):
-        return lambda: value.owner.evaluate(value.ref)
-    return None
