@@ -2,8 +2,9 @@
 
 Entry i of every result depends on entry i of the broadcast arguments alone, so that what an op
 gives at ten shapes is what it gives at one array of all their entries. Lowering and compiling take
-as long for one entry as for a hundred. Programs of 0-d and of empty arrays stay as they are: there
-a lowering may go another way.
+as long for one entry as for a hundred. Programs of 0-d and of empty arrays stay as they are, and of
+those that broadcast the one of the highest rank: there a lowering may go another way. The others
+are joined at the highest rank among them.
 """
 
 import re
@@ -79,17 +80,34 @@ def _groups(cases: Sequence[Case]) -> list[list[int]]:
     for i, (program, _) in enumerate(cases):
         alone = extent(program) is None
         found.setdefault(i if alone else _EXTENTS.sub("", program_text(program)), []).append(i)
-    return list(found.values())
+    return [part for group in found.values() for part in _apart(group, cases)]
+
+
+def _apart(group: list[int], cases: Sequence[Case]) -> list[list[int]]:
+    """The group, and by itself the case of the highest rank among those that broadcast."""
+    broadcast = [i for i in group if {s.shape for s in cases[i][0].in_specs} - {_shape(cases[i])}]
+    if len(group) == 1 or not broadcast:
+        return [group]
+    apart = max(broadcast, key=lambda i: len(_shape(cases[i])))
+    return [[i for i in group if i != apart], [apart]]
+
+
+def _shape(case: Case) -> tuple[int, ...]:
+    """The shape of an elementwise case."""
+    return extent(case[0]) or ()
 
 
 def join(cases: Sequence[Case]) -> Case:
-    """One case of the entries of all: arguments broadcast, flattened and put end to end."""
+    """One case of the entries of all: arguments broadcast, flattened and put end to end, along the
+    first axis of as many as the case of the highest rank has.
+    """
     program = cases[0][0]
-    shapes = [extent(p) or () for p, _ in cases]
+    shapes = [_shape(case) for case in cases]
+    trailing = (1,) * (max(map(len, shapes)) - 1)
     args = [
         np.concatenate(
             [
-                np.broadcast_to(np.asarray(given[i]), shape).ravel()
+                np.broadcast_to(np.asarray(given[i]), shape).reshape(-1, *trailing)
                 for (_, given), shape in zip(cases, shapes, strict=True)
             ]
         )
@@ -102,8 +120,7 @@ def _parts(cases: Sequence[Case]) -> list[Part]:
     """Where the entries of each case are, and their shape."""
     found: list[Part] = []
     start = 0
-    for program, _ in cases:
-        shape = extent(program) or ()
+    for shape in map(_shape, cases):
         size = int(np.prod(shape))
         found.append((slice(start, start + size), shape))
         start += size

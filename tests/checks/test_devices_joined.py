@@ -5,6 +5,7 @@ import pytest
 
 import autodiff as ad
 from autodiff.families import batch_broadcasting
+from autodiff.lower import jax as lower_jax
 from autodiff.lower.jax import LoweringError
 from autodiff.op import Op
 from autodiff.trace import bind
@@ -26,7 +27,8 @@ def elementwise_cases():
 def test_elementwise_programs_run_as_one_and_keep_their_own_shapes(precision):
     given = elementwise_cases()
     given.insert(1, (ad.trace(np.sum, np.ones(4)), [np.arange(4.0)]))
-    assert joined._groups(given) == [[0, 2, 3, 4], [1], [5], [6]]
+    assert joined._groups(given) == [[0, 3, 4], [2], [1], [5], [6]]
+    assert joined.join([given[i] for i in (0, 3, 4)])[1][0].shape == (13, 1)
     found = joined.run_joined(given, "jax-cpu", precision, [True] + [False] * 6)
     for (program, args), got in zip(given, found, strict=True):
         want = np.asarray(ad.interpret(program, *args, precision=precision))
@@ -91,3 +93,24 @@ def test_a_joined_group_that_fails_is_run_one_by_one():
     assert joined._groups(given) == [[0, 1]]
     for got in joined.run_joined(given, "jax-cpu", "float32", [True, False]):
         assert isinstance(got.device, LoweringError) and isinstance(got.emitted, LoweringError)
+
+
+@pytest.mark.parametrize("wrong_at", ["rank 2", "broadcasting"])
+def test_a_lowering_that_is_wrong_at_some_shapes_is_seen(monkeypatch, wrong_at):
+    def differ(x, y):
+        at = {"rank 2": x.ndim == 2, "broadcasting": x.shape != y.shape}[wrong_at]
+        return x - y + (1 if at else 0)
+
+    monkeypatch.setenv("GRADSWEEP_FRESH", "1")
+    resolve = lower_jax._resolve
+    replaced = {"rules:dominance": differ}
+    monkeypatch.setattr(lower_jax, "_resolve", lambda name: replaced.get(name) or resolve(name))
+    rng = np.random.default_rng(4)
+    shapes = [((5,), (5,)), ((2, 3), (2, 3)), ((4,), ()), ((3, 1), (1, 4))]
+    points = [[rng.normal(size=s) for s in pair] for pair in shapes]
+    given = [(ad.trace(ad.ops.dominance, *p), p) for p in points]
+    found = joined.run_joined(given, "jax-cpu", "float64")
+    seen = [
+        not np.allclose(got.device[0], x - y) for got, (x, y) in zip(found, points, strict=True)
+    ]
+    assert any(seen)
