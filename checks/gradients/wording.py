@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import IO, Any
 
 from checks.compare import round_up, short
+from checks.gradients.numerals import aligned, ratio_text
 from checks.gradients.report import (
     ALLOWED,
     DOMAIN,
@@ -30,7 +31,6 @@ from checks.tolerances import constant
 LINES = 25
 WIDTH = 100
 LABEL = 12
-DIGITS = 10
 Row = tuple[str, str, str]
 ADVICE = {
     DOMAIN: "move the point inside the domain, or draw it from a domain such as positive()",
@@ -150,7 +150,7 @@ def _numbers(report: GradientReport) -> list[Row]:
     error = f" +- {worst.error:.1e}" if math.isfinite(worst.error) else ""
     made += [("derivative", shown[0], "red" if report.verdict == WRONG else "")]
     made += [("difference", shown[1] + error, "green" if report.verdict == WRONG else "")]
-    ratio = _ratio(worst)
+    ratio = ratio_text(worst)
     return [*made, ("ratio", ratio, "")] if ratio else made
 
 
@@ -184,54 +184,6 @@ def _convention(worst: Worst) -> str:
             return f"{name} was taken"
     inside = min(low, high) - near <= value <= max(low, high) + near
     return "a value between the slopes" if inside else "a value outside both slopes"
-
-
-def aligned(values: Sequence[complex | float], error: float) -> list[str]:
-    """Numbers with one count of decimals, as many as the error leaves, under one another."""
-    if any(isinstance(v, complex) for v in values):
-        return [_complex(complex(v), error) for v in values]
-    real = [float(v) for v in values]  # type: ignore[arg-type]
-    finite = [abs(v) for v in real if math.isfinite(v) and v]
-    size = max(finite, default=1.0)
-    top = math.floor(math.log10(size))
-    digits = DIGITS
-    if 0 < error < math.inf:
-        digits = min(max(top - math.floor(math.log10(error)) + 1, 3), DIGITS)
-    if -4 <= top < 7:
-        decimals = max(digits - 1 - top, 0)
-        shown = [_zero(f"{v:.{decimals}f}", v, decimals + (decimals > 0)) for v in real]
-    else:
-        shown = [_zero(f"{v:.{digits - 1}e}", v, 0) for v in real]
-    width = max(map(len, shown))
-    return [s.rjust(width).rstrip() for s in shown]
-
-
-def _zero(shown: str, value: float, decimals: int) -> str:
-    """A zero as one digit, in the column of the others' units."""
-    return "0" + " " * decimals if value == 0 else shown
-
-
-def _complex(value: complex, error: float) -> str:
-    """A complex number; a part that is zero to within the error is left out."""
-    blur = max(4 * error, constant("gradient_tolerance") * abs(value))
-    if not math.isfinite(abs(value)):
-        return str(value)
-    if abs(value.imag) <= blur:
-        return f"{value.real:.9g}"
-    if abs(value.real) <= blur:
-        return f"{value.imag:.9g}i"
-    return f"{value.real:.9g} {'-' if value.imag < 0 else '+'} {abs(value.imag):.9g}i"
-
-
-def _ratio(worst: Worst) -> str:
-    ratio = complex(worst.ratio)
-    if not math.isfinite(abs(ratio)):
-        return ""
-    blur = worst.error / abs(worst.difference) if worst.difference else 0.0
-    if isinstance(worst.ratio, complex):
-        return _complex(ratio, blur)
-    digits = min(max(int(-math.log10(blur)) if 0 < blur < 1 else 9, 2), 9)
-    return f"{ratio.real + 0.0:.{digits}g}"
 
 
 # --- where and why -------------------------------------------------------------------------
