@@ -102,6 +102,8 @@ def _stretch(
 
 def _scratch(items: Sequence[Item], own: set[Value]) -> dict[Value, tuple[int, ...]]:
     """Buffers that one block alone touches, row by row: only a block of them is kept."""
+    if not any(isinstance(item, Block) for item in items):
+        return {}
     homes: dict[Value, set[Block | None]] = {}
     plain: dict[Value, bool] = {}
     for step, block in _steps(items):

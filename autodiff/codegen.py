@@ -102,7 +102,8 @@ def _with_imports(body: str, scope: Scope) -> str:
     return body
 
 
-_CALL = re.compile(r"\bnp\.(\w+)\b(?=\(|\.reduce\()")
+# the literal comes first, which Python's `re` looks for faster than for the edge of a word
+_CALL = re.compile(r"np\.(?<!\wnp\.)(\w+)(?=\(|\.reduce\()")
 _IMPORTED = {n for n in dir(np) if isinstance(getattr(np, n), np.ufunc)} | {
     "copyto",
     "putmask",

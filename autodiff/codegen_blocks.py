@@ -51,13 +51,14 @@ def dense_inputs(items: Sequence[Item]) -> list[Value]:
     found: dict[Value, None] = {}
     steps = (s for item in items for s in (item.steps if isinstance(item, Block) else [item]))
     for step in steps:
-        name = step.code.partition("(")[0]
         for v in step.inputs:
+            root = v.root
+            if root.origin != "input" or root.spec.dtype.kind not in "fc" or not root.spec.shape:
+                continue
+            name = step.code.partition("(")[0]
             plain = name in _PLAIN or (name in _PLAIN_REAL and v.spec.dtype.kind != "c")
-            plain = plain or step.reduced is not None
-            inexact = v.root.spec.dtype.kind in "fc" and v.root.spec.shape
-            if v.root.origin == "input" and inexact and not plain:
-                found[v.root] = None
+            if not plain and step.reduced is None:
+                found[root] = None
     return list(found)
 
 

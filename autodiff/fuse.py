@@ -56,7 +56,12 @@ def cut(loop: tuple[int, ...]) -> Rows:
 
 def fuse(steps: Sequence[Step]) -> list[Item]:
     """The steps in an order in which those that share a block stand together as one item."""
-    return _Fusion(steps).run()
+    return _Fusion(steps).run() if any(map(is_large, steps)) else list(steps)
+
+
+def is_large(step: Step) -> bool:
+    """Whether a step is worth running block by block."""
+    return bool(step.code and step.loop is not None and math.prod(step.loop) >= sizes.LARGE)
 
 
 class _Fusion:
@@ -70,7 +75,8 @@ class _Fusion:
 
     def run(self) -> list[Item]:
         for number, step in enumerate(self.steps):
-            if step.code and step.loop is not None and math.prod(step.loop) >= sizes.LARGE:
+            if is_large(step):
+                assert step.loop is not None
                 self.place(number, step, step.loop)
         return self.ordered()
 

@@ -117,6 +117,7 @@ class Library:
         return "\n\n\n".join(t for _, _, t in sorted(self.texts.values()))
 
 
+@functools.lru_cache(maxsize=1024)
 def dotted_name(function: Any) -> str | None:
     """`np.exp`, `scipy.special.erf`, ...; None for functions of other homes."""
     name = getattr(function, "__name__", None)

@@ -22,7 +22,7 @@ class Namer:
     """Hands out distinct Python identifiers."""
 
     def __init__(self, taken: Collection[str] = ()) -> None:
-        self.taken = set(taken) | _RESERVED
+        self.taken = {*_RESERVED, *taken}
         self.counts: dict[str, int] = {}
 
     def fresh(self, base: str, numbered: bool = False) -> str:

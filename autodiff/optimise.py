@@ -5,6 +5,7 @@ the transposed operands, whose sums a BLAS may order differently.
 """
 
 import dataclasses
+import operator
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -19,10 +20,13 @@ _LAYOUT = frozenset({"RESHAPE", "TRANSPOSE", "BROADCAST", "SUM_TO", "CAST", "STO
 
 
 def optimise(program: Program) -> Program:
-    """Fewer and cheaper equations for the same results."""
+    """Fewer and cheaper equations for the same results; the program is simplified already."""
     while True:
-        smaller = simplify(_Pass(program).run())
-        if len(smaller.equations) >= len(program.equations) and _same(smaller, program):
+        rewritten = _Pass(program).run()
+        if rewritten is program:
+            return program
+        smaller = simplify(rewritten)
+        if _same(smaller, program):
             return smaller
         program = smaller
 
@@ -49,12 +53,16 @@ class _Pass:
     def run(self) -> Program:
         """The program with every equation rewritten once."""
         kept: list[Equation] = []
-        for old in self.program.equations:
-            inputs = tuple(map(self.read, old.inputs))
+        equations = self.program.equations
+        for old in equations:
+            inputs = tuple(map(self.read, old.inputs)) if self.names else old.inputs
             eq = old if inputs == old.inputs else with_inputs(old, inputs)
             for new in self.rewrite(eq):
                 kept.append(new)
-                self.producers.update(dict.fromkeys(new.outputs, new))
+                for v in new.outputs:
+                    self.producers[v] = new
+        if len(kept) == len(equations) and all(map(operator.is_, kept, equations)):
+            return self.program
         outputs = tuple(map(self.read, self.program.outputs))
         return dataclasses.replace(self.program, equations=tuple(kept), outputs=outputs)
 

@@ -55,7 +55,7 @@ def _inline(
     source: str | None,
 ) -> None:
     """Append the equation, or those of its body, with operands renamed by `env`."""
-    inputs = tuple(_read(a, env) for a in eq.inputs)
+    inputs = tuple([env.get(a, a) if type(a) is Var else a for a in eq.inputs])
     inside = _inside(eq, keep)
     if inside is None:
         outputs = eq.outputs

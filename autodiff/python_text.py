@@ -1,6 +1,7 @@
 """Constants, parameters and containers as Python source."""
 
 import dataclasses
+import functools
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -33,6 +34,7 @@ def number_text(value: Any) -> str:
     return repr(number)
 
 
+@functools.lru_cache(maxsize=64)
 def dtype_text(dtype: np.dtype[Any]) -> str:
     """`np.float32` and the like; a RenderError for dtypes NumPy alone does not have."""
     if dtype.kind == "V":

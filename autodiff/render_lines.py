@@ -1,6 +1,8 @@
 """Lines of Python for the equations of a program, at float64 precision."""
 
+import functools
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -35,7 +37,7 @@ class Writer:
         self.loose: set[Var] = set(names)  # may share memory with an argument or another value
         self.kernel_operands = {
             a
-            for eq in program.equations
+            for eq in (() if scope.native else program.equations)
             if not self._takes_scalars(eq)
             for a in eq.inputs
             if isinstance(a, Var)
@@ -179,12 +181,9 @@ class Writer:
         if eq.op.kind in REARRANGING or eq.op.kind in KEEPING:
             return True
         if isinstance(eq.op.impl, np.ufunc):
-            given = tuple(self.scope.held(a.spec.dtype) for a in eq.inputs)
-            try:
-                natural = eq.op.impl.resolve_dtypes((*given, None))[-1]
-            except TypeError:
-                return False
-            return bool(natural == self.scope.held(spec.dtype))
+            given = tuple([self.scope.held(a.spec.dtype) for a in eq.inputs])
+            natural = natural_dtype(eq.op.impl, given)
+            return natural is not None and natural == self.scope.held(spec.dtype)
         if self.scope.native or spec.dtype.kind not in "fcV":
             return False
         # a floating result of floating operands, unless the call is told a dtype
@@ -216,6 +215,16 @@ class Writer:
             return text
         narrow_dtype = np.dtype(np.float32) if spec.dtype.kind == "V" else spec.dtype
         return f"{primary(text)}.astype({dtype_text(narrow_dtype)})"
+
+
+@functools.lru_cache(maxsize=2048)
+def natural_dtype(ufunc: np.ufunc, given: tuple[np.dtype[Any], ...]) -> np.dtype[Any] | None:
+    """The dtype of a ufunc's (last) result on operands of these dtypes; None where it has none."""
+    try:
+        found: np.dtype[Any] = ufunc.resolve_dtypes((*given, None))[-1]
+    except TypeError:
+        return None
+    return found
 
 
 # --- primitives with a plainer form than a call of their kernel ----------------------------

@@ -43,7 +43,7 @@ class Scope:
     def constant(self, value: Array) -> str:
         """The name of a module-level constant."""
         plain = value[(0,) * value.ndim] if value.size and uniform(value) else value
-        at = (value.dtype.name, value.shape, value.strides, plain.tobytes())
+        at = (value.dtype, value.shape, value.strides, plain.tobytes())
         if at not in self.constants:
             self.constants[at] = (self.namer.fresh(_constant_name(value)), value)
         return self.constants[at][0]

@@ -64,6 +64,8 @@ def common_subexpressions(program: Program) -> Program:
         else:
             seen[key] = eq.outputs
             kept.append(eq)
+    if not names:  # nothing was found
+        return program
     outputs = tuple(names.get(a, a) if isinstance(a, Var) else a for a in program.outputs)
     return dataclasses.replace(program, equations=tuple(kept), outputs=outputs)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from autodiff.program import Atom, Equation, Literal, Program, Spec, Var
 from autodiff.python_text import dtype_text
-from autodiff.render_lines import Writer
+from autodiff.render_lines import Writer, natural_dtype
 
 Array = np.ndarray[Any, Any]
 COPY = "np.copyto({o}, {0})"
@@ -39,6 +39,7 @@ class Value:
         "view" (of `base`, by the expression `view` in `{0}`).
       contiguous: whether the elements surely lie in C order without gaps.
       holds: values whose memory a "new" value may share.
+      root: the value whose memory this one is.
     """
 
     name: str
@@ -49,10 +50,8 @@ class Value:
     contiguous: bool = True
     holds: tuple["Value", ...] = ()
 
-    @property
-    def root(self) -> "Value":
-        """The value whose memory this one is."""
-        return self if self.base is None else self.base.root
+    def __post_init__(self) -> None:
+        self.root: Value = self if self.base is None else self.base.root
 
 
 @dataclasses.dataclass(frozen=True)
@@ -250,8 +249,5 @@ def _resolves(ufunc: np.ufunc, eq: Equation) -> bool:
     """Whether the ufunc's own result dtype is the declared one."""
     if ufunc.nout != 1 or ufunc.nin != len(eq.inputs) or eq.params or ufunc.signature is not None:
         return False
-    try:
-        given = tuple(a.spec.dtype for a in eq.inputs)
-        return bool(ufunc.resolve_dtypes((*given, None))[-1] == eq.outputs[0].spec.dtype)
-    except TypeError:
-        return False
+    natural = natural_dtype(ufunc, tuple([a.spec.dtype for a in eq.inputs]))
+    return natural is not None and natural == eq.outputs[0].spec.dtype

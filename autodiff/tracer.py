@@ -322,6 +322,32 @@ def _refusal(name: str, instead: str) -> Any:
     return method
 
 
+# `x += y` rebinds the name, nothing is written; as in NumPy, an array keeps its shape and dtype
+_AUGMENTED = "add sub mul truediv floordiv mod pow matmul and or xor".split()
+
+
+def _augmented(name: str) -> Any:
+    plain = getattr(Tracer, f"__{name}__")
+
+    def method(self: Tracer, other: Any) -> Any:
+        result = plain(self, other)
+        if result is NotImplemented or not self.ndim:  # a NumPy scalar is replaced
+            return result
+        if result.dtype == self.dtype and result.shape == self.shape:
+            return result
+        if result.shape == self.shape and np.can_cast(result.dtype, self.dtype, "same_kind"):
+            return result.astype(self.dtype)
+        self._refuse(
+            f"an augmented assignment ({name}) would make {result.dtype}{list(result.shape)} of it",
+            "write x = x + y, which may change shape and dtype",
+        )
+
+    method.__name__ = method.__qualname__ = f"__i{name}__"
+    return method
+
+
+for _name in _AUGMENTED:
+    setattr(Tracer, f"__i{_name}__", _augmented(_name))
 for _name in _METHODS:
     if hasattr(np, _name):
         setattr(Tracer, _name, _method(_name))

@@ -61,7 +61,7 @@ def exprel(x: Any, *, order: int) -> Any:
         near = np.where(cut == 0, 1, np.expm1(cut) / np.where(cut == 0, 1, cut))
     else:
         near = np.exp(cut[..., None] * nodes) @ (weights * nodes**order)
-    safe = np.where(far, x, 1)
+    safe = np.where(far, np.minimum(x, 1e4), 1)  # from there on all overflow
     # times e ** -x for positive x
     top = np.where(safe > 0, 1, np.exp(np.minimum(safe, 0)))
     away = np.where(safe > 0, -np.expm1(-np.abs(safe)), np.expm1(np.minimum(safe, 0))) / safe

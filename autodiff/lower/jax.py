@@ -291,8 +291,12 @@ def rules() -> Mapping[str, Callable[..., Any]]:
 
 @functools.lru_cache(maxsize=1024)
 def _resolve(name: str) -> Callable[..., Any] | None:
+    from autodiff.lower.lean import DIRECT
+
     if name.startswith("rules:"):
         return rules().get(name.removeprefix("rules:"))
+    if name in DIRECT:
+        return DIRECT[name]
     root, *path = name.split(".")
     full = ".".join((ROOTS.get(root, root), *path))
     if root not in ROOTS or full.startswith(_FORBIDDEN):

@@ -3,6 +3,7 @@
 from typing import Any
 
 import jax.numpy as jnp
+from jax import lax
 
 
 def sum_to(x: Any, *, shape: tuple[int, ...]) -> Any:
@@ -11,4 +12,8 @@ def sum_to(x: Any, *, shape: tuple[int, ...]) -> Any:
     axes = tuple(range(extra)) + tuple(
         extra + i for i, n in enumerate(shape) if n == 1 and x.shape[extra + i] != 1
     )
-    return jnp.sum(x, axis=axes, keepdims=True).reshape(shape) if axes else x
+    if not axes:
+        return x
+    narrow = x.dtype.itemsize < 4  # jnp sums those in float32
+    found = jnp.sum(x, axis=axes) if narrow else lax.reduce_sum(x, axes)
+    return lax.reshape(found, shape)

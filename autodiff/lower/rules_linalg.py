@@ -5,8 +5,6 @@ leaves its neighbours alone, and signs of factors follow the same rule. Products
 full precision. 16-bit operands are computed in float32.
 """
 
-import functools
-from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -14,57 +12,52 @@ import numpy as np
 from jax import lax
 
 from autodiff.kernels.decompositions import TIE
-from autodiff.kernels.matrix_functions import PADE, THETA
-
-HIGHEST = lax.Precision.HIGHEST
-_product = functools.partial(jnp.matmul, precision=HIGHEST)
-
-
-def _widened(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """Run a rule in float32 on 16-bit operands: XLA's factorisations take no others."""
-
-    @functools.wraps(rule)
-    def wide(*arrays: Any, **params: Any) -> Any:
-        return rule(*(a.astype(jnp.float32) if _narrow(a) else a for a in arrays), **params)
-
-    return wide
-
-
-def _narrow(x: Any) -> bool:
-    return bool(jnp.issubdtype(x.dtype, jnp.floating)) and x.dtype.itemsize < 4
-
-
-def _swapped(x: Any) -> Any:
-    return jnp.swapaxes(x, -1, -2)
-
-
-def _only_finite(a: Any) -> tuple[Any, Any]:
-    """The matrices, those that are not finite replaced by zeros, and NaN in their places."""
-    finite = jnp.isfinite(a).all(axis=(-2, -1), keepdims=True)
-    zero = jnp.zeros((), a.dtype)
-    return jnp.where(finite, a, zero), jnp.where(finite, zero.real, jnp.nan).astype(zero.real.dtype)
-
+from autodiff.lower.lean import spread, take_along, where
+from autodiff.lower.matrices import HIGHEST, only_finite, product, swapped, widened
 
 # --- triangles and systems -----------------------------------------------------------------
 
 
 def triangle(x: Any, *, k: int, lower: bool) -> Any:
     """Elements on and below (lower) or above the k-th diagonal; zeros elsewhere."""
-    return jnp.tril(x, k) if lower else jnp.triu(x, k)
+    shape = x.shape[-2:]
+    rows, columns = (lax.broadcasted_iota(np.int32, shape, i) for i in range(2))
+    edge = lax.add(rows, np.int32(k)) if k else rows
+    kept = lax.ge(edge, columns) if lower else lax.le(edge, columns)
+    return where(kept, x, spread(np.zeros((), x.dtype), x.shape, x.dtype))
 
 
 def diagonal(x: Any, *, offset: int) -> Any:
-    """The elements x[..., i, i + offset]."""
-    return jnp.diagonal(x, offset, -2, -1)
+    """The elements x[..., i, i + offset], which are n + 1 apart in rows of n laid end to end."""
+    *lead, m, n = x.shape
+    first, count = _diagonal_place(m, n, offset)
+    if not count:
+        return lax.full((*lead, 0), 0, x.dtype)
+    zeros, ones = (0,) * len(lead), (1,) * len(lead)
+    last = first + (count - 1) * (n + 1) + 1
+    flat = lax.reshape(x, (*lead, m * n))
+    return lax.slice(flat, (*zeros, first), (*lead, last), (*ones, n + 1))
+
+
+def _diagonal_place(m: int, n: int, offset: int) -> tuple[int, int]:
+    """Where a diagonal begins in an m x n matrix laid out flat, and how many elements it has."""
+    row, column = max(0, -offset), max(0, offset)
+    return row * n + column, max(min(m - row, n - column), 0)
 
 
 def diagonal_matrix(x: Any, *, offset: int, shape: tuple[int, int]) -> Any:
     """Zero matrices with x on their offset-th diagonal."""
-    rows = np.arange(x.shape[-1]) + max(0, -offset)
-    return jnp.zeros((*x.shape[:-1], *shape), x.dtype).at[..., rows, rows + offset].set(x)
+    *lead, count = x.shape
+    m, n = shape
+    if not count:
+        return lax.full((*lead, m, n), 0, x.dtype)
+    first = _diagonal_place(m, n, offset)[0]
+    rest = m * n - first - (count - 1) * (n + 1) - 1
+    widths = [(0, 0, 0)] * len(lead) + [(first, rest, n)]
+    return lax.reshape(lax.pad(x, np.zeros((), x.dtype), widths), (*lead, m, n))
 
 
-@_widened
+@widened
 def triangular_solve(a: Any, b: Any, *, lower: bool, trans: bool, unit: bool) -> Any:
     """Solution of T x = b (T^T x = b with trans), T the lower or upper triangle of a."""
     if not b.size:
@@ -74,44 +67,54 @@ def triangular_solve(a: Any, b: Any, *, lower: bool, trans: bool, unit: bool) ->
     )
 
 
-@_widened
+@widened
 def solve(a: Any, b: Any) -> Any:
     """Solution of a x = b by LU with row exchanges; NaN where a pivot is 0."""
     if not b.size:
         return b
     factors, _, order = lax.linalg.lu(a)
-    rows = jnp.take_along_axis(b, order[..., :, None], axis=-2)
+    rows = take_along(b, order, -2)
     y = triangular_solve(factors, rows, lower=True, trans=False, unit=True)
     x = triangular_solve(factors, y, lower=False, trans=False, unit=False)
-    singular = (jnp.diagonal(factors, 0, -2, -1) == 0).any(axis=-1)
-    return jnp.where(singular[..., None, None], jnp.nan, x).astype(x.dtype)
+    pivots = diagonal(factors, offset=0)
+    singular = lax.reduce_or(lax.eq(pivots, np.zeros((), x.dtype)), (x.ndim - 2,))
+    return where(lax.expand_dims(singular, (x.ndim - 2, x.ndim - 1)), np.nan, x)
 
 
 def inv(a: Any) -> Any:
     """Inverse by LU with row exchanges; NaN where a pivot is 0."""
-    return solve(a, jnp.broadcast_to(jnp.eye(a.shape[-1], dtype=a.dtype), a.shape))
+    return solve(a, spread(np.eye(a.shape[-1], dtype=a.dtype), a.shape, a.dtype))
 
 
 # --- determinants --------------------------------------------------------------------------
 
 
-@_widened
+@widened
 def det(a: Any) -> Any:
     """Determinant; 1 for 0 x 0."""
     return jnp.linalg.det(a)
 
 
-@_widened
+@widened
 def slogdet(a: Any) -> Any:
     """Sign and logarithm of the absolute value of the determinant."""
     return tuple(jnp.linalg.slogdet(a))
 
 
+def _unit_determinant(a: Any) -> Any:
+    """The determinant of an orthogonal or unitary matrix, whose pivots multiply to size 1."""
+    factors, exchanges, _ = lax.linalg.lu(a)
+    moved = lax.ne(exchanges, lax.broadcasted_iota(np.int32, exchanges.shape, exchanges.ndim - 1))
+    pivots = diagonal(factors, offset=0)
+    return lax.reduce_prod(lax.select(moved, lax.neg(pivots), pivots), (a.ndim - 2,))
+
+
 def _oriented_svd(a: Any) -> tuple[Any, Any, Any, Any]:
-    a, bad = _only_finite(a)
-    u, s, vh = jnp.linalg.svd(a, full_matrices=False)
-    sign = jnp.linalg.det(u) * jnp.linalg.det(vh)
-    return u, s + bad[..., 0], vh, sign[..., None, None]
+    a, bad = only_finite(a)
+    u, s, vh = lax.linalg.svd(a, full_matrices=False)
+    sign = _unit_determinant(product(u, vh))
+    s = lax.add(s, spread(lax.squeeze(bad, (a.ndim - 1,)), s.shape, s.dtype))
+    return u, s, vh, lax.expand_dims(sign, (a.ndim - 2, a.ndim - 1))
 
 
 def _products_without(s: Any) -> Any:
@@ -122,17 +125,17 @@ def _products_without(s: Any) -> Any:
     return jnp.prod(jnp.where(skipped, jnp.ones((), s.dtype), s[..., None, None, :]), axis=-1)
 
 
-@_widened
+@widened
 def minors(a: Any) -> Any:
     """Matrix of signed minors, by the SVD."""
     if not a.size:
         return a
     u, s, vh, sign = _oriented_svd(a)
-    minors = jnp.diagonal(_products_without(s), 0, -2, -1)
-    return sign * _product(jnp.conj(u) * minors[..., None, :], jnp.conj(vh))
+    minors = diagonal(_products_without(s), offset=0)
+    return sign * product(jnp.conj(u) * minors[..., None, :], jnp.conj(vh))
 
 
-@_widened
+@widened
 def minors_along(a: Any, *directions: Any) -> Any:
     """Derivative of `minors` at a along all the directions."""
     if not a.size:
@@ -142,11 +145,11 @@ def minors_along(a: Any, *directions: Any) -> Any:
 
 def _towards(a: Any, t: Any) -> Any:
     u, s, vh, sign = _oriented_svd(a)
-    b = _product(_product(jnp.conj(_swapped(u)), t), jnp.conj(_swapped(vh)))
+    b = product(product(jnp.conj(swapped(u)), t), jnp.conj(swapped(vh)))
     one = np.eye(s.shape[-1], dtype=s.dtype)
     pairs = _products_without(s) * (1 - one)
-    sums = _product(pairs, jnp.diagonal(b, 0, -2, -1)[..., None])
-    return sign * _product(_product(jnp.conj(u), sums * one - pairs * _swapped(b)), jnp.conj(vh))
+    sums = product(pairs, diagonal(b, offset=0)[..., None])
+    return sign * product(product(jnp.conj(u), sums * one - pairs * swapped(b)), jnp.conj(vh))
 
 
 def _mixed_minors(a: Any, directions: tuple[Any, ...]) -> Any:
@@ -170,13 +173,15 @@ def _mixed_minors(a: Any, directions: tuple[Any, ...]) -> Any:
 # --- decompositions ------------------------------------------------------------------------
 
 
-@_widened
+@widened
 def cholesky(a: Any) -> Any:
     """Lower factor of the symmetric matrix whose lower triangle is given; NaN where not SPD."""
-    return jnp.tril(lax.linalg.cholesky(a, symmetrize_input=False)) if a.size else a
+    if not a.size:
+        return a
+    return triangle(lax.linalg.cholesky(a, symmetrize_input=False), k=0, lower=True)
 
 
-@_widened
+@widened
 def lu(a: Any) -> Any:
     """Row order p, unit lower factor and upper factor, a[p] = l u."""
     m, n = a.shape[-2:]
@@ -189,20 +194,21 @@ def lu(a: Any) -> Any:
             jnp.zeros((*a.shape[:-2], k, n), a.dtype),
         )
     factors, _, order = lax.linalg.lu(a)
-    lower = jnp.tril(factors[..., :k], -1) + np.eye(m, k, dtype=a.dtype)
-    return order, lower, jnp.triu(factors[..., :k, :])
+    lower = triangle(lax.slice_in_dim(factors, 0, k, axis=a.ndim - 1), k=-1, lower=True)
+    upper = triangle(lax.slice_in_dim(factors, 0, k, axis=a.ndim - 2), k=0, lower=False)
+    return order, lower + np.eye(m, k, dtype=a.dtype), upper
 
 
-@_widened
+@widened
 def qr(a: Any, *, canonical: bool) -> Any:
     """Reduced q and r; canonical: the diagonal of r is not negative."""
     n = a.shape[-1]
     if not a.size:
         return a, jnp.zeros((*a.shape[:-2], n, n), a.dtype)
-    a, bad = _only_finite(a)
+    a, bad = only_finite(a)
     q, r = jnp.linalg.qr(a)
     if canonical:
-        sign = jnp.where(jnp.diagonal(r, 0, -2, -1) < 0, -1, 1).astype(a.dtype)
+        sign = jnp.where(diagonal(r, offset=0) < 0, -1, 1).astype(a.dtype)
         q, r = q * sign[..., None, :], r * sign[..., :, None]
     return q + bad, r + bad
 
@@ -215,18 +221,18 @@ def _orientation(v: Any) -> Any:
     return jnp.where(entry < 0, -1, 1).astype(v.dtype)
 
 
-@_widened
+@widened
 def eigh(a: Any, *, canonical: bool) -> Any:
     """Eigenvalues in ascending order and eigenvectors, from the lower triangle."""
     if not a.size:
         return jnp.zeros(a.shape[:-1], a.dtype), a
-    a, bad = _only_finite(jnp.tril(a))
+    a, bad = only_finite(triangle(a, k=0, lower=True))
     v, w = lax.linalg.eigh(a, lower=True, symmetrize_input=False)
     v = v * _orientation(v) if canonical else v
     return w + bad[..., 0], v + bad
 
 
-@_widened
+@widened
 def svd(a: Any, *, canonical: bool) -> Any:
     """Reduced u, singular values in descending order, and vh."""
     *lead, m, n = a.shape
@@ -234,83 +240,9 @@ def svd(a: Any, *, canonical: bool) -> Any:
         k = min(m, n)
         shapes = ((*lead, m, k), (*lead, k), (*lead, k, n))
         return tuple(jnp.zeros(s, a.dtype) for s in shapes)
-    a, bad = _only_finite(a)
-    u, s, vh = jnp.linalg.svd(a, full_matrices=False)
+    a, bad = only_finite(a)
+    u, s, vh = lax.linalg.svd(a, full_matrices=False)
     if canonical:
         sign = _orientation(u)
-        u, vh = u * sign, vh * _swapped(sign)
+        u, vh = u * sign, vh * swapped(sign)
     return u + bad, s + bad[..., 0], vh + bad
-
-
-# --- matrix functions ----------------------------------------------------------------------
-
-
-def _one_norm(a: Any) -> Any:
-    return jnp.max(jnp.sum(jnp.abs(a), axis=-2), axis=-1)[..., None, None]
-
-
-def _power_of_two(exponent: Any, dtype: Any) -> Any:
-    """2^exponent in two factors, neither of them subnormal (XLA flushes those on CPUs)."""
-    half = exponent // 2
-    one = jnp.ones((), dtype)
-    return jnp.ldexp(one, half), jnp.ldexp(one, exponent - half)
-
-
-@_widened
-def expm(a: Any) -> Any:
-    """Matrix exponential by scaling, a [13/13] Padé approximant and squaring."""
-    if not a.size:
-        return a
-    norm = _one_norm(a)
-    usable = jnp.isfinite(norm)
-    ratio = jnp.where(usable & (norm > THETA), norm, THETA) / THETA
-    squarings = jnp.ceil(jnp.log2(ratio)).astype(jnp.int32)
-    first, second = _power_of_two(-squarings, norm.dtype)
-    a = jnp.where(usable, a * first * second, jnp.eye(a.shape[-1], dtype=a.dtype))
-
-    def squared(step: Any, x: Any) -> Any:
-        return jnp.where(step < squarings, _product(x, x), x)
-
-    x = lax.fori_loop(0, jnp.max(squarings), squared, _pade13(a))
-    return jnp.where(usable, x, jnp.nan).astype(a.dtype)
-
-
-def _pade13(a: Any) -> Any:
-    c = [jnp.asarray(p / PADE[0], a.real.dtype) for p in PADE]
-    one = jnp.eye(a.shape[-1], dtype=a.dtype)
-    a2 = _product(a, a)
-    a4 = _product(a2, a2)
-    a6 = _product(a4, a2)
-    odd = _product(a6, c[13] * a6 + c[11] * a4 + c[9] * a2)
-    odd = _product(a, odd + c[7] * a6 + c[5] * a4 + c[3] * a2 + c[1] * one)
-    even = _product(a6, c[12] * a6 + c[10] * a4 + c[8] * a2)
-    even = even + c[6] * a6 + c[4] * a4 + c[2] * a2 + c[0] * one
-    return solve(even - odd, even + odd)
-
-
-@_widened
-def expm_frechet(a: Any, t: Any) -> Any:
-    """Derivative of the exponential at a in direction t: a block of exp([[a, t], [0, a]])."""
-    if not a.size:
-        return a
-    n = a.shape[-1]
-    norm = _one_norm(t)
-    exponent = jnp.where(jnp.isfinite(norm) & (norm > 0), jnp.floor(jnp.log2(norm)), 0)
-    first, second = _power_of_two(exponent.astype(jnp.int32), norm.dtype)
-    top = jnp.concatenate([a, t / first / second], axis=-1)
-    bottom = jnp.concatenate([jnp.zeros_like(a), a], axis=-1)
-    return expm(jnp.concatenate([top, bottom], axis=-2))[..., :n, n:] * first * second
-
-
-@_widened
-def pinv(a: Any, *, rtol: float) -> Any:
-    """Pseudo-inverse; singular values up to rtol times the largest count as 0."""
-    if not a.size:
-        return _swapped(a)
-    a, bad = _only_finite(a)
-    u, s, vh = jnp.linalg.svd(a, full_matrices=False)
-    # a program traced in float64 may be lowered to float32, whose noise is larger than its rtol
-    rtol = max(rtol, max(a.shape[-2:]) * float(jnp.finfo(a.dtype).eps))
-    large = s > rtol * jnp.max(s, axis=-1, keepdims=True)
-    inverse = jnp.where(large, 1 / jnp.where(large, s, 1), 0)
-    return _product(_swapped(vh), inverse[..., :, None] * _swapped(u)) + bad

@@ -8,20 +8,32 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from autodiff.kernels.random import PARITY, ROTATIONS
 
 
 def _threefry(key: Any, high: Any, low: Any) -> tuple[Any, Any]:
-    keys = [key[..., 0, None], key[..., 1, None]]
-    keys.append(keys[0] ^ keys[1] ^ np.uint32(PARITY))
-    x, y = high + keys[0], low + keys[1]
-    for group in range(5):
-        for distance in ROTATIONS[group % 2]:
+    """Four rounds five times, in a loop: written out, they would be most of many programs."""
+    first, second = (lax.slice_in_dim(key, i, i + 1, axis=key.ndim - 1) for i in range(2))
+    third = lax.bitwise_xor(lax.bitwise_xor(first, second), np.uint32(PARITY))
+    even, odd = (np.asarray(r, np.uint32) for r in ROTATIONS)
+
+    def group(state: Any) -> Any:
+        step, x, y, (now, soon, later) = state
+        is_even = lax.eq(lax.bitwise_and(step, np.uint32(1)), np.uint32(0))
+        for near, far in zip(even, odd, strict=True):
+            distance = lax.select(is_even, near, far)
             x = x + y
-            y = (y << np.uint32(distance) | y >> np.uint32(32 - distance)) ^ x
-        x = x + keys[(group + 1) % 3]
-        y = y + (keys[(group + 2) % 3] + np.uint32(group + 1))
+            y = (y << distance | y >> (np.uint32(32) - distance)) ^ x
+        step = lax.add(step, np.uint32(1))
+        return step, x + now, y + (soon + step), (soon, later, now)
+
+    def more(state: Any) -> Any:
+        return lax.lt(state[0], np.uint32(5))
+
+    start = (np.uint32(0), high + first, low + second, (second, third, first))
+    _, x, y, _ = lax.while_loop(more, group, start)
     return x, y
 
 

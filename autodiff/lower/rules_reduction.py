@@ -6,17 +6,31 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from autodiff.lower.lean import isnan, spread, total, where
+
 
 def argmax_mask(x: Any, *, axis: tuple[int, ...]) -> Any:
     """True at the first maximum along the axes (in C order); NaN is a maximum."""
     if x.size == 0:
-        return jnp.zeros(x.shape, jnp.bool_)
-    last = tuple(range(x.ndim - len(axis), x.ndim))
-    moved = jnp.moveaxis(x, axis, last)
-    flat = moved.reshape(*moved.shape[: x.ndim - len(axis)], -1)
-    where = jnp.argmax(flat, axis=-1, keepdims=True).astype(jnp.int32)
-    first = lax.broadcasted_iota(jnp.int32, flat.shape, flat.ndim - 1) == where
-    return jnp.moveaxis(first.reshape(moved.shape), last, axis)
+        return lax.full(x.shape, False, np.bool_)
+    top = spread(total(lax.reduce_max, x, axis, True), x.shape, x.dtype)
+    # the largest is NaN where an element is
+    hit = lax.eq(x, top) if x.dtype.kind in "biu" else lax.bitwise_or(lax.eq(x, top), isnan(x))
+    place = _places(x.shape, axis)
+    first = total(lax.reduce_min, where(hit, place, _LAST), axis, True)
+    return lax.eq(place, spread(first, x.shape, np.int32))
+
+
+_LAST = int(np.iinfo(np.int32).max)
+
+
+def _places(shape: tuple[int, ...], axis: tuple[int, ...]) -> Any:
+    """The numbers of the elements along the axes, in C order of these as they are given."""
+    place = None
+    for a in axis:
+        row = lax.broadcasted_iota(np.int32, shape, a)
+        place = row if place is None else lax.add(lax.mul(place, np.int32(shape[a])), row)
+    return lax.full(shape, 0, np.int32) if place is None else place
 
 
 def norm_scale(x: Any, *, axis: tuple[int, ...]) -> Any:
@@ -25,15 +39,20 @@ def norm_scale(x: Any, *, axis: tuple[int, ...]) -> Any:
     It is the number whose bits are the exponent of that magnitude alone (frexp and ldexp are
     lowered to twenty times as much). Subnormal magnitudes are lifted to normal ones first.
     """
-    size = jnp.max(jnp.abs(x), axis=axis, keepdims=True, initial=0)
+    size = lax.abs(x)
+    if 0 in x.shape:
+        return lax.full([1 if a in axis else n for a, n in enumerate(x.shape)], 1, size.dtype)
+    size = total(lax.reduce_max, size, axis, True)
     info = jnp.finfo(size.dtype)
     word = _WORDS[size.dtype.itemsize]
-    low = size < info.smallest_normal
-    lift = jnp.asarray(2.0**info.nmant, size.dtype)
-    bits = lax.bitcast_convert_type(jnp.where(low, size * lift, size), word)
-    power = lax.bitcast_convert_type(bits & word(((1 << info.nexp) - 1) << info.nmant), size.dtype)
-    power = jnp.where(low, power / lift, power)
-    return jnp.where((size > 0) & (size < jnp.inf), power, jnp.ones_like(size))
+    low = lax.lt(size, np.asarray(info.smallest_normal, size.dtype))
+    lift = np.asarray(2.0**info.nmant, size.dtype)
+    bits = lax.bitcast_convert_type(where(low, lax.mul(size, lift), size), word)
+    mask = word(((1 << info.nexp) - 1) << info.nmant)
+    power = lax.bitcast_convert_type(lax.bitwise_and(bits, mask), size.dtype)
+    power = where(low, lax.div(power, lift), power)
+    usable = lax.bitwise_and(lax.gt(size, np.zeros((), size.dtype)), lax.is_finite(size))
+    return where(usable, power, 1)
 
 
 _WORDS = {2: np.uint16, 4: np.uint32, 8: np.uint64}

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 
@@ -22,7 +22,7 @@ def pad(
     value: Any,
 ) -> Any:
     """The array inside a constant one, with gaps between its elements."""
-    return lax.pad(x, jnp.asarray(value, x.dtype), list(zip(low, high, interior, strict=True)))
+    return lax.pad(x, np.asarray(value, x.dtype), list(zip(low, high, interior, strict=True)))
 
 
 def concat(*arrays: Any, axis: int) -> Any:

@@ -6,6 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from autodiff.lower.lean import spread
+
 
 def rfft(x: Any, *, axis: int, norm: str) -> Any:
     """The non-negative frequencies of the transform of real values; 16-bit ones in float32."""
@@ -24,8 +26,25 @@ def irfft(x: Any, *, n: int, axis: int, norm: str) -> Any:
 
 def convolve(x: Any, y: Any) -> Any:
     """z_k = sum_j x_(k-j) y_j over the last axis, all n + m - 1 elements."""
-    n, m = x.shape[-1], y.shape[-1]
-    padded = jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(m - 1, m - 1)])
-    windows = padded[..., np.arange(n + m - 1)[:, None] + np.arange(m)]
-    rows = y[..., ::-1, None]
-    return jnp.matmul(windows, rows, precision=lax.Precision.HIGHEST)[..., 0]
+    m = y.shape[-1]
+    widths = [(0, 0, 0)] * (x.ndim - 1) + [(m - 1, m - 1, 0)]
+    windows = _sliding(lax.pad(x, np.zeros((), x.dtype), widths), m)
+    if y.ndim > 1:
+        lead = np.broadcast_shapes(x.shape[:-1], y.shape[:-1])
+        windows = spread(windows, (*lead, *windows.shape[-2:]), x.dtype)
+        y = spread(y, (*lead, m), y.dtype)
+    batch = tuple(range(y.ndim - 1))
+    numbers = (((windows.ndim - 1,), (y.ndim - 1,)), (batch, batch))
+    backwards = lax.rev(y, (y.ndim - 1,))
+    return lax.dot_general(windows, backwards, numbers, precision=lax.Precision.HIGHEST)
+
+
+def _sliding(x: Any, width: int) -> Any:
+    """The windows of the last axis: rows of copies laid end to end, each begun one place later."""
+    *lead, n = x.shape
+    count = n - width + 1
+    copies = -(-count * (n + 1) // n)
+    repeated = lax.broadcast_in_dim(x, (*lead, copies, n), (*range(len(lead)), len(lead) + 1))
+    flat = lax.reshape(repeated, (*lead, copies * n))
+    flat = lax.slice_in_dim(flat, 0, count * (n + 1), axis=len(lead))
+    return lax.slice_in_dim(lax.reshape(flat, (*lead, count, n + 1)), 0, width, axis=len(lead) + 1)

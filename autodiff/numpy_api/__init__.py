@@ -57,7 +57,7 @@ def apply_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[s
     # axis=None means all axes, unlike an axis left out
     kwargs = {k: v for k, v in kwargs.items() if v is not None or k == "axis"}
     out = kwargs.pop("out", None)
-    if out is not None and not (method == "__call__" and _is_augmented(out, inputs)):
+    if out is not None:
         _refuse_out(ufunc.__name__)
     where = kwargs.pop("where", True)
     if method == "__call__" and ufunc in UFUNCS:
@@ -123,11 +123,6 @@ def apply_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         f"{module}.{func.__name__}",
         "write it with supported functions, or with autodiff.custom_jvp",
     )
-
-
-def _is_augmented(out: Any, inputs: tuple[Any, ...]) -> bool:
-    """`x += y` on a traced x arrives as out=(x,): the name is rebound, nothing is written."""
-    return len(out) == 1 and len(inputs) > 0 and out[0] is inputs[0] and hasattr(out[0], "ref")
 
 
 def _refuse_out(name: str) -> None:

@@ -3,10 +3,12 @@
 import functools
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from autodiff import ops
 from autodiff.errors import TracerError
+from autodiff.families import promote
 from autodiff.numpy_api import FUNCTIONS, UFUNCS, implements
 from autodiff.trace import quoted, user_line
 from autodiff.tracer import Tracer
@@ -27,14 +29,14 @@ UFUNCS.update(
         np.square: ops.square,
         np.reciprocal: ops.reciprocal,
         np.power: ops.pow,
-        np.float_power: lambda x, y: ops.pow(_inexact(x), y),
+        np.float_power: lambda x, y: ops.pow(_double(x), _double(y)),
         np.maximum: ops.maximum,
         np.minimum: ops.minimum,
         np.fmax: ops.fmax,
         np.fmin: ops.fmin,
         np.conjugate: ops.conj,
         np.copysign: ops.copysign,
-        np.heaviside: lambda x, h: ops.where(x == 0, h, ops.step(x)),
+        np.heaviside: lambda x, h: _heaviside(*promote(x, h, inexact=True)),
     }
 )
 UFUNCS.update(
@@ -96,8 +98,8 @@ UFUNCS.update(
         np.remainder: ops.mod,
         np.fmod: ops.rem,
         np.divmod: lambda x, y: (ops.floor_div(x, y), ops.mod(x, y)),
-        np.ldexp: lambda x, n: x * ops.exp2(ops.cast(n, x.dtype)),
-        np.modf: lambda x: (x - ops.trunc(x), ops.trunc(x)),
+        np.ldexp: lambda x, n: _ldexp(_inexact(x), n),
+        np.modf: lambda x: _modf(_inexact(x)),
     }
 )
 FUNCTIONS.update(
@@ -122,6 +124,32 @@ def _inexact(x: Any) -> Any:
     """A value as floating or complex: integers become float64."""
     x = x if hasattr(x, "dtype") else np.asarray(x)
     return ops.cast(x, np.float64) if x.dtype.kind in "biu" else x
+
+
+def _double(x: Any) -> Any:
+    """A value as float64 or complex128."""
+    x = _inexact(x)
+    return ops.cast(x, np.complex128 if x.dtype.kind == "c" else np.float64)
+
+
+def _heaviside(x: Any, h: Any) -> Any:
+    return ops.where(x == 0, h, ops.step(x))
+
+
+def _modf(x: Any) -> Any:
+    whole = ops.trunc(x)
+    return ops.where(ops.isinf(x), np.zeros((), x.dtype), x - whole), whole
+
+
+def _ldexp(x: Any, n: Any) -> Any:
+    # by three factors: 2 ** n itself may overflow where the result does not
+    info = ml_dtypes.finfo(x.dtype)  # type: ignore[no-untyped-call]
+    limit = info.maxexp - info.minexp + info.nmant + 3
+    n = ops.clip(n, -limit, limit)
+    third = n // 3
+    for part in (third, third, n - 2 * third):
+        x = x * ops.exp2(ops.cast(part, x.dtype))
+    return x
 
 
 @implements(np.where)

@@ -234,6 +234,8 @@ def _skipping(function: Any) -> Any:
     """A masked reduction over the elements that are not NaN."""
 
     def nan_function(a: Any, axis: Any = None, *args: Any, where: Any = True, **kwargs: Any) -> Any:
+        if as_array(a).dtype.kind in "biu":
+            return function(a, axis, *args, where=where, **kwargs)
         a = inexact(a)
         return function(a, axis, *args, where=_present(a, where), **kwargs)
 
@@ -253,9 +255,11 @@ def _nan_extremum(name: str, worst: float) -> Any:
     def function(
         a: Any, axis: Any = None, keepdims: bool = False, initial: Any = None, where: Any = True
     ) -> Any:
+        reduction = FUNCTIONS[getattr(np, name)]
+        if as_array(a).dtype.kind in "biu":
+            return reduction(a, axis, keepdims, initial=initial, where=where)
         a = inexact(a)
         known = _present(a, where)
-        reduction = FUNCTIONS[getattr(np, name)]
         filled = ops.where(known, a, np.full((), worst if initial is None else initial, a.dtype))
         y = reduction(filled, axis, keepdims, initial=initial)
         if initial is not None:

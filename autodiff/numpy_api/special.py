@@ -3,11 +3,13 @@
 import math
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import scipy.special as sp
 
 from autodiff import ops
 from autodiff.errors import TracerError
+from autodiff.families import promote
 from autodiff.numpy_api import UFUNCS
 from autodiff.trace import quoted, user_line
 from autodiff.tracer import Tracer
@@ -86,12 +88,32 @@ UFUNCS.update(
 )
 
 
+def _tiny(dtype: Any) -> Any:
+    return ml_dtypes.finfo(dtype).tiny  # type: ignore[no-untyped-call]
+
+
 def _rel_entr(x: Any, y: Any) -> Any:
+    x, y = promote(x, y, inexact=True)
     inside = (x > 0) & (y > 0)
-    p, q = ops.where(inside, x, 1.0), ops.where(inside, y, 1.0)
-    edge = ops.where((x == 0) & (y >= 0), 0.0, np.inf)
-    edge = ops.where((x != x) | (y != y), np.nan, edge)
-    return ops.where(inside, p * ops.log(p / q), edge)
+    one = np.ones((), x.dtype)
+    p, q = ops.where(inside, x, one), ops.where(inside, y, one)
+    ratio = p / q
+    near = (ratio > 0.5) & (ratio < 2)  # where the rounded quotient loses digits
+    normal = (ratio > _tiny(x.dtype)) & (ratio < np.inf)
+    far = ops.where(normal, ops.log(ratio), ops.log(p) - ops.log(q))
+    value = p * ops.where(near, ops.log1p((p - q) / q), far)
+    edge = ops.where((x == 0) & (y >= 0), 0 * one, np.inf * one)
+    edge = ops.where((x != x) | (y != y), np.nan * one, edge)
+    return ops.where(inside, value, edge)
+
+
+def _kl_div(x: Any, y: Any) -> Any:
+    x, y = promote(x, y, inexact=True)
+    near, one = (y > 0.5 * x) & (y < 2 * x), np.ones((), x.dtype)
+    p, q = ops.where(near, x, one), ops.where(near, y, one)
+    # x log(x / y) - x + y = x (expm1(z) - z) with z = log(y / x), which does not cancel
+    close = p * ops.expm1_remainder(ops.log1p((q - p) / p))
+    return ops.where(near, close, _rel_entr(x, y) - x + y)
 
 
 def _huber(delta: Any, r: Any) -> Any:
@@ -102,17 +124,28 @@ def _huber(delta: Any, r: Any) -> Any:
 
 
 def _boxcox(x: Any, power: Any) -> Any:
+    x, power = promote(x, power, inexact=True)
+    return _boxcox_of(ops.log(x), x, power)
+
+
+def _boxcox1p(x: Any, power: Any) -> Any:
+    x, power = promote(x, power, inexact=True)
+    return _boxcox_of(ops.log1p(x), 1 + x, power)
+
+
+def _boxcox_of(log_x: Any, x: Any, power: Any) -> Any:
     # (x ** p - 1) / p, and its limit log(x) at p = 0
-    log_x = ops.log(x)
-    return log_x * ops.exprel(power * log_x)
+    end = (ops.pow(x, power) - 1) / power
+    scaled = ops.where(x == 0, np.zeros((), x.dtype), power * log_x)
+    return ops.where((x == 0) & (power != 0), end, log_x * ops.exprel(scaled))
 
 
 UFUNCS.update(
     {
         sp.rel_entr: _rel_entr,
-        sp.kl_div: lambda x, y: _rel_entr(x, y) - x + y,
+        sp.kl_div: _kl_div,
         sp.huber: _huber,
         sp.boxcox: _boxcox,
-        sp.boxcox1p: lambda x, power: ops.log1p(x) * ops.exprel(power * ops.log1p(x)),
+        sp.boxcox1p: _boxcox1p,
     }
 )

@@ -9,6 +9,7 @@ from autodiff.kernels import special as kernels
 from autodiff.ops.transcendental import exp, expm1, log, log1p
 from autodiff.ops.trigonometry import sech2
 from autodiff.trace import bind
+from autodiff.widen import widened_body
 
 __all__ = [
     "elu",
@@ -99,7 +100,7 @@ def _sloped(kind: str, param: str, low: Any, default: float, doc: str) -> Any:
         inner = bind("WHERE", below, x, np.zeros((), x.dtype))
         return bind("WHERE", below, low(inner, params[param]), x)
 
-    unary(kind, body=body, kinds="fV")
+    unary(kind, body=widened_body(body), kinds="fV")
 
     def function(x: Any, value: float = default) -> Any:
         (x,) = promote(x, inexact=True)

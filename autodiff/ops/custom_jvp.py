@@ -6,7 +6,7 @@ from typing import Any
 
 from autodiff import tree
 from autodiff.batch import batch_program, materialize
-from autodiff.errors import MissingRuleError
+from autodiff.errors import MissingRuleError, TreeError
 from autodiff.forward import is_inexact
 from autodiff.interpret import run
 from autodiff.op import Op, define
@@ -147,7 +147,7 @@ class custom_jvp:
             raise MissingRuleError(
                 f"custom_jvp function '{function_name(self.fun)}' has no jvp rule",
                 quoted(user_line()),
-                "@f.defjvp\ndef rule(primals, tangents): ...",
+                "@f.defjvp on `def rule(primals, tangents)`, which returns (y, y_dot)",
                 kind="CUSTOM_JVP",
                 rule="jvp",
             )
@@ -193,7 +193,14 @@ class custom_jvp:
                     for v, a in zip(leaves, inexact, strict=True)
                 ],
             )
-            y, y_dot = rule(primals, tangents)
+            result = rule(primals, tangents)
+            if not isinstance(result, tuple | list) or len(result) != 2:
+                raise TreeError(
+                    f"the jvp rule of '{function_name(self.fun)}' did not return (y, y_dot)",
+                    quoted(user_line()),
+                    "return a pair",
+                )
+            y, y_dot = result
             same_tree("custom_jvp rule output", tree.flatten(y)[1], body.out_tree)
             dot_leaves = tree.flatten_up_to(y_dot, body.out_tree, "output tangent")
             kept = [

@@ -217,7 +217,7 @@ def _remainder_body(z: Any) -> Any:
 
 expm1_remainder = unary(
     "EXPM1_REMAINDER",
-    body=_remainder_body,
+    body=widened_body(_remainder_body),
     deriv=lambda z, y: np.expm1(z),
     kinds="fV",
     doc="exp(z) - 1 - z, accurate near 0.",

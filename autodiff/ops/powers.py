@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from autodiff.families import add_tangents, binary, fit, promote, unary
+from autodiff.families import add_tangents, binary, fit, is_array, promote, unary
 from autodiff.kernels import elementwise as kernels
 from autodiff.ops.elementwise import cast, where
 from autodiff.trace import bind
@@ -114,7 +114,9 @@ def pow(x: Any, y: Any) -> Any:
     Raises:
         ShapeError: the shapes do not broadcast.
     """
-    if isinstance(y, int | float) and not isinstance(y, bool) and y == 2:
-        return square(x)
+    if type(y) in (int, float) and y == 2:
+        kind = x.dtype.kind if is_array(x) else np.asarray(x).dtype.kind
+        if kind in "fcV" or (kind in "iu" and isinstance(y, int)):  # integers ** 2.0 are floats
+            return square(x)
     x, y = promote(x, y)
     return _power(x.astype(np.int8), y.astype(np.int8)) if x.dtype == np.bool_ else _power(x, y)

@@ -10,6 +10,7 @@ from autodiff.families import promote, unary
 from autodiff.kernels import special as kernels
 from autodiff.ops.transcendental import exp, log
 from autodiff.trace import bind
+from autodiff.widen import widened_body
 
 __all__ = [
     "digamma",
@@ -161,7 +162,7 @@ def _hazard(x: Any, y: Any) -> Any:
 log_ndtr = unary(
     "LOG_NDTR",
     scipy.special.log_ndtr,
-    deriv=_hazard,
+    deriv=widened_body(_hazard),
     kinds="fV",
     jax="jax.scipy.special.log_ndtr",
     doc="log of the standard normal distribution function, finite where ndtr underflows.",

@@ -7,7 +7,7 @@ import numpy as np
 
 from autodiff import tree
 from autodiff.batch import batch_eval, batch_program, materialize
-from autodiff.errors import MissingRuleError
+from autodiff.errors import MissingRuleError, ShapeError
 from autodiff.families import whole
 from autodiff.forward import is_inexact, jvp_eval
 from autodiff.interpret import run
@@ -202,6 +202,9 @@ def while_loop(cond_fun: Any, body_fun: Any, init_val: Any, max_steps: int | Non
     Raises MissingRuleError in reverse mode without `max_steps`, ShapeError where the body changes
     shapes or dtypes.
     """
+    if max_steps is not None and whole(max_steps, "max_steps") < 0:
+        where = quoted(user_line())
+        raise ShapeError(f"max_steps is {max_steps}", where, "pass an int of 0 or more, or None")
     leaves, in_tree = tree.flatten(init_val)
     values = [as_value(leaf, "initial value") for leaf in leaves]
     arg_tree = tree.flatten((init_val,))[1]

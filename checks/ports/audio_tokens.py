@@ -13,6 +13,7 @@ import numpy as np
 import autodiff as ad
 from autodiff import ops
 from checks.gates.blocks.block import Block
+from checks.ports import toy_blocks as parts
 from checks.ports import toy_transformer as toy
 from checks.ports.policy import wide
 
@@ -114,23 +115,35 @@ ROLES = {"*.weights": "informational"}
 
 
 def blocks(weights: Weights, config: Config) -> tuple[Block, ...]:
-    """Return the adapter, the decoder's blocks and the head, for `isolate`."""
+    """Return the adapter, the parts of the first decoder block, the others and the head, for
+    `isolate`.
+    """
     sizes = config.decoder
 
     def one(n: int) -> Block:
         name = f"dec.block.{n}"
-        before = f"dec.block.{n - 1}.out" if n else "dec.fused"
-        return Block(f"{name}.out", (before,), lambda x: block(x, weights, sizes, name))
+        held = parts.under(weights, name)
+        before = (f"dec.block.{n - 1}.out",)
+        return Block(f"{name}.out", before, lambda w, x: block(x, w, sizes, name), held)
 
-    last = f"dec.block.{sizes.decoder - 1}.out"
+    first, last = "dec.block.0", f"dec.block.{sizes.decoder - 1}.out"
+    head = parts.under(weights, "dec.head")
     return (
-        Block("audio.embed", ("audio.norm",), lambda x: adapted(x, weights)),
-        *(one(n) for n in range(sizes.decoder)),
-        Block("dec.out_before_head", (last,), lambda x: toy.norm(x, weights, "dec.final", sizes)),
+        Block(
+            "audio.embed",
+            ("audio.norm",),
+            lambda w, x: adapted(x, w),
+            parts.under(weights, "audio.up", "audio.down"),
+        ),
+        *parts.attention_parts(weights, sizes, first, "dec.fused", 0),
+        *parts.mlp_parts(weights, sizes, first, ("dec.fused", f"{first}.attn")),
+        *(one(n) for n in range(1, sizes.decoder)),
+        parts.norm_part(weights, sizes, "dec.out_before_head", last, "dec.final"),
         Block(
             "dec.logits_raw",
             ("dec.out_before_head",),
-            lambda x: toy.linear(x, weights, "dec.head"),
+            lambda w, x: toy.linear(x, w, "dec.head"),
+            head,
         ),
     )
 

@@ -155,13 +155,17 @@ ROLES = {"*.logprobs": "informational", "*.lattice": "informational"}
 
 
 def blocks(weights: Weights, config: Config) -> tuple[Block, ...]:
-    """Return every stage before the loss, for `isolate`."""
+    """Return every stage between the convolution and the loss, for `isolate`."""
+
+    def part(prefix: str) -> dict[str, Any]:
+        return {k: w for k, w in weights.items() if k.startswith(prefix)}
+
     return (
-        Block("ctc.bn", ("ctc.conv",), lambda x: batch_norm(x, weights, config)),
-        Block("ctc.act", ("ctc.bn",), activation),
-        Block("ctc.norm", ("ctc.act",), lambda x: norm(x, weights, config)),
-        Block("ctc.logits_raw", ("ctc.norm",), lambda x: head(x, weights)),
-        Block("ctc.logprobs", ("ctc.logits_raw",), log_probabilities),
+        Block("ctc.bn", ("ctc.conv",), lambda w, x: batch_norm(x, w, config), part("bn.")),
+        Block("ctc.act", ("ctc.bn",), lambda x: activation(x)),
+        Block("ctc.norm", ("ctc.act",), lambda w, x: norm(x, w, config), part("norm.")),
+        Block("ctc.logits_raw", ("ctc.norm",), lambda w, x: head(x, w), part("head.")),
+        Block("ctc.logprobs", ("ctc.logits_raw",), lambda x: log_probabilities(x)),
     )
 
 

@@ -72,11 +72,17 @@ def step(x: Any, state: State, weights: Weights) -> State:
 def predicted(words: Any, state: State, weights: Weights) -> tuple[Any, State]:
     """(words, width) and the state after the last word."""
     x = ad.tap("pred.embed", embedded(words, weights))
+    out, state = unrolled(x, state, weights)
+    return ad.tap("pred.out", out), state
+
+
+def unrolled(x: Any, state: State, weights: Weights) -> tuple[Any, State]:
+    """Every step on x (words, width): the hidden states, and the state after the last."""
     rows = []
     for n in range(x.shape[0]):
         state = step(x[n], state, weights)
         rows.append(state[0])
-    return ad.tap("pred.out", np.stack(rows)), state
+    return np.stack(rows), state
 
 
 def carried(state: State) -> State:
@@ -142,15 +148,29 @@ ROLES = {"*.logprobs": "informational"}
 
 
 def blocks(weights: Weights, config: Config) -> tuple[Block, ...]:
-    """Return the joint's stages, for `isolate`."""
-    del config
-    parts = (
-        Block("joint.pred", ("pred.out",), lambda x: pred_projected(x, weights)),
+    """Return the prediction network, once for each piece of words, and the joint's stages, for
+    `isolate`.
+    """
+
+    def part(*names: str) -> dict[str, Any]:
+        return {k: w for k, w in weights.items() if k.startswith(names)}
+
+    def first(w: Weights, x: Any) -> Any:
+        zeros = np.zeros(config.width, x.dtype)
+        return unrolled(x, (zeros, zeros), w)[0]
+
+    def second(w: Weights, x: Any, h: Any, c: Any) -> Any:
+        return unrolled(x, (h, c), w)[0]
+
+    cell = part("pred.w_", "pred.bias")
+    return (
+        Block("pred.out#0", ("pred.embed#0",), first, cell),
+        Block("pred.out#1", ("pred.embed#1", "pred.h#0", "pred.c#0"), second, cell),
+        Block("joint.pred", ("pred.out",), lambda w, x: pred_projected(x, w), part("joint.pred.")),
         Block("joint.hidden", ("joint.enc", "joint.pred"), lambda a, b: activation(joined(a, b))),
-        Block("joint.logits_raw", ("joint.hidden",), lambda x: head(x, weights)),
-        Block("joint.logprobs", ("joint.logits_raw",), log_probabilities),
+        Block("joint.logits_raw", ("joint.hidden",), lambda w, x: head(x, w), part("joint.head.")),
+        Block("joint.logprobs", ("joint.logits_raw",), lambda x: log_probabilities(x)),
     )
-    return parts
 
 
 def random_inputs(config: Config, seed: int) -> tuple[Any, Any]:

@@ -172,13 +172,21 @@ def softmax(x: Any) -> Any:
     return ops.softmax(x)
 
 
+def scored(q: Any, k: Any, config: Config) -> Any:
+    """Scaled products of queries and keys (heads, queries, keys)."""
+    return (q @ grouped(k, config).transpose(0, 2, 1)) * scaling(config)
+
+
+def mixed(weights: Any, v: Any, config: Config) -> Any:
+    """The mean of values by weights, heads joined: (time, heads dim)."""
+    return merge_heads(weights @ grouped(v, config))
+
+
 def attend(q: Any, k: Any, v: Any, seen: Any, config: Config, name: str) -> Any:
     """(time, heads dim); name is empty where nothing is shown."""
-    scores = (q @ grouped(k, config).transpose(0, 2, 1)) * scaling(config)
-    shown(name, "scores", scores)
-    weights = softmax(masked(scores, seen))
-    shown(name, "weights", weights)
-    return shown(name, "heads", merge_heads(weights @ grouped(v, config)))
+    scores = shown(name, "scores", scored(q, k, config))
+    weights = shown(name, "weights", softmax(masked(scores, seen)))
+    return shown(name, "heads", mixed(weights, v, config))
 
 
 def shown(name: str, part: str, x: Any) -> Any:
@@ -370,16 +378,10 @@ ROLES = {"*.weights": "informational", "*.logprobs": "informational"}
 
 
 def blocks(weights: Weights, config: Config) -> tuple[Block, ...]:
-    """Return the encoder's blocks and the norm behind them, for `isolate`."""
+    """Return the parts that make one dumped tensor of others, for `isolate`."""
+    from checks.ports.toy_blocks import blocks as parts
 
-    def block(n: int) -> Block:
-        name = f"enc.block.{n}"
-        before = f"enc.block.{n - 1}.out" if n else "enc.embed"
-        return Block(f"{name}.out", (before,), lambda x: encoder_block(x, weights, config, name))
-
-    last = f"enc.block.{config.encoder - 1}.out"
-    final = Block("enc.final", (last,), lambda x: norm(x, weights, "enc.final", config))
-    return (*(block(n) for n in range(config.encoder)), final)
+    return parts(weights, config)
 
 
 def random_inputs(config: Config, seed: int) -> tuple[Any, Any]:

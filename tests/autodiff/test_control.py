@@ -120,6 +120,28 @@ clipped.defvjp(
 )
 
 
+def test_a_custom_jvp_rule_must_return_a_pair_and_be_given():
+    @ad.custom_jvp
+    def f(x):
+        return np.sin(x)
+
+    with pytest.raises(MissingRuleError, match=r"'f' has no jvp rule") as missing:
+        ad.grad(lambda x: np.sum(f(x)))(np.ones(3))
+    assert str(missing.value).count("\n") == 2
+    f.defjvp(lambda primals, tangents: tangents[0])
+    with pytest.raises(TreeError, match=r"rule of 'f' did not return \(y, y_dot\)\n.*\n.*pair"):
+        ad.grad(lambda x: np.sum(f(x)))(np.ones(3))
+
+
+@pytest.mark.parametrize("transform", [lambda f: f, ad.grad])
+def test_max_steps_is_not_negative(transform):
+    def f(x):
+        return ad.while_loop(lambda c: c < 3.0, lambda c: c * x + 1.0, 0.0, max_steps=-1)
+
+    with pytest.raises(ShapeError, match=r"max_steps is -1\n.*\npass an int of 0 or more"):
+        transform(f)(2.0)
+
+
 def test_a_custom_vjp_rule_and_its_refusal_of_forward_mode():
     f = lambda x: np.sum(clipped(x, np.float64(1.5)))  # noqa: E731
     np.testing.assert_allclose(ad.grad(f)(X), np.minimum(np.exp(X), 1.5), rtol=1e-15)

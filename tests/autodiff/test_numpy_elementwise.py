@@ -122,6 +122,27 @@ CALLS: dict[str, tuple[Any, Any]] = {
     "full_like_shape": (lambda x: np.full_like(x, 2, shape=(4,)) * x[0, 0], X),
     "astype": (lambda x: x.astype(np.float32), X),
     "astype_function": (lambda x: np.astype(x, np.int32), 5 * X),
+    "integers_to_the_2.0": (lambda i: i**2.0, np.array([100], np.int8)),
+    "integers_to_the_2": (lambda i: i**2, np.array([9], np.int8)),
+    "bools_to_the_2.0": (lambda b: b**2.0, BOOLS),
+    "modf_infinite": (lambda x: tuple(map(np.abs, np.modf(x))), ODD),
+    "ldexp_wide": (
+        lambda x: np.ldexp(x, np.array([2097, -2070, -3000, 3])),
+        np.array([5e-324, 2.0**1000, np.inf, 1.5]),
+    ),
+    "exprel_ends": (sp.exprel, np.array([-np.inf, np.inf, 1e5, np.nan])),
+    "rel_entr_extreme": (
+        lambda x: sp.rel_entr(x, x[::-1]),
+        np.array([1e-310, 1e-300, 1e300, 2.0]),
+    ),
+    "boxcox_ends": (
+        lambda x: sp.boxcox(x, np.array([2.0, 0.5, 0.0, -1.0])),
+        np.zeros(4),
+    ),
+    "boxcox1p_ends": (
+        lambda x: sp.boxcox1p(x, np.array([2.0, 0.5, 0.0, -1.0])),
+        np.full(4, -1.0),
+    ),
     "heaviside": (lambda x: np.heaviside(x, 0.5), np.array([-1.0, 0.0, 2.0, np.nan])),
     "logical_not": (lambda x: ~(x > 0.5), X),
     "mixed_masks": (lambda x: (x > 0.2) & BOOLS | np.logical_xor(BOOLS, x), X),
@@ -140,6 +161,31 @@ def test_functions_give_numpys_values(name):
     f, x = CALLS[name]
 
     same(through_trace(f, x), f(x))
+
+
+def test_float32_stays_float32():
+    x, n = np.array([1e-45, 2.0**100], np.float32), np.array([276, -240])
+    same(ad.compile(np.ldexp)(x, n), np.ldexp(x, n), exact=True)
+    x = np.array([709.0, 3.0, 1e-3], np.float32)
+    for f in (sp.rel_entr, sp.kl_div):
+        got, want = ad.compile(f)(x, x + 1), f(*map(np.float64, (x, x + 1)))
+        assert got.dtype == np.float32
+        np.testing.assert_allclose(got, want, rtol=3e-6)
+
+
+def test_dtypes_are_numpys():
+    x, i = np.array([0.5, 2.0], np.float32), np.array([0, 1], np.int8)
+    for f in (lambda x, i: np.heaviside(i, x), lambda x, i: np.float_power(x, i)):
+        (spec,) = ad.trace(f, x, i).out_specs
+        assert spec.dtype == f(x, i).dtype
+
+
+def test_kl_div_of_near_arguments_does_not_cancel():
+    x, d = 3.0, 2.0**-30
+    want = 3.0 * d**2 * (0.5 - d / 3)  # x (d - log1p(d))
+    got = through_trace(sp.kl_div, x, x * (1 + d))
+    np.testing.assert_allclose(got, want, rtol=1e-12)
+    np.testing.assert_allclose(ad.grad(sp.kl_div, 1)(x, x * (1 + d)), d, rtol=1e-8)
 
 
 def test_python_scalars_are_weak():
@@ -165,6 +211,9 @@ def test_derivative_of_rel_entr_and_boxcox():
     assert ad.grad(lambda x: sp.rel_entr(x, 0.5))(0.25) == pytest.approx(np.log(0.5) + 1)
     assert ad.grad(sp.rel_entr, 1)(0.0, 0.0) == 0.0
     assert ad.grad(sp.boxcox, 1)(2.0, 0.0) == pytest.approx(np.log(2.0) ** 2 / 2)
+    # at the end of the domain x ** (p - 1) and 1 / p ** 2
+    assert ad.grad(sp.boxcox)(0.0, 2.0) == 0.0 and ad.grad(sp.boxcox, 1)(0.0, 2.0) == 0.25
+    assert ad.grad(sp.boxcox1p)(-1.0, 0.5) == np.inf
 
 
 def test_order_of_a_bessel_function_must_be_a_fixed_integer():

@@ -70,6 +70,8 @@ def test_functions_that_skip_nan(name: str):
         check(lambda x, a=axis, k=keepdims: getattr(np, name)(x, axis=a, keepdims=k), HOLES)
     x = np.asarray([[np.nan, np.nan], [1.0, 2.0]])
     check(lambda v: getattr(np, name)(v, axis=1), x)
+    for integers in (np.arange(6).reshape(2, 3), BOOLS):
+        check(lambda i: getattr(np, name)(i, axis=0), integers)
     g = ad.grad(lambda v: np.sum(getattr(np, name)(v, axis=1)[1]))(x)
     assert np.all(np.isfinite(g)) and not g[0].any()
 

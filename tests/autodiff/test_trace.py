@@ -1,5 +1,7 @@
 """Tracing: NumPy's protocols, Python branches as guards, refusals that name line and fix."""
 
+import operator
+
 import numpy as np
 import pytest
 
@@ -117,6 +119,39 @@ def test_augmented_assignment_rebinds():
     before = X.copy()
     np.testing.assert_array_equal(ad.grad(f)(X), 2 * X + 1.0)
     np.testing.assert_array_equal(X, before)
+
+
+def test_out_is_refused_where_the_statement_would_be_lost():
+    def write(x):
+        y = x * 1.0
+        np.multiply(y, 3.0, out=y)
+        return np.sum(y)
+
+    with pytest.raises(TracerError, match=r"(?s)multiply .*write into an array.*test_trace\.py"):
+        ad.grad(write)(X)
+
+
+def test_augmented_assignment_keeps_shape_and_dtype_as_numpy():
+    def add(x):
+        x += np.ones(3)
+        return x
+
+    def widen(x):
+        x += np.ones((2, 3))
+        return x
+
+    def scalar(x):
+        y = x[0]
+        y += x
+        return y
+
+    narrow = X.astype(np.float32)
+    assert ad.trace(add, narrow).outputs[0].spec == ad.trace_spec(add(narrow.copy()))
+    with pytest.raises(TracerError, match=r"(?s)\(add\) would make float64\[2, 3\].*x = x \+ y"):
+        ad.trace(widen, X)
+    with pytest.raises(TracerError, match=r"\(truediv\) would make float64\[3\]"):
+        ad.trace(lambda i: operator.itruediv(i, 2), np.arange(3))
+    np.testing.assert_array_equal(ad.interpret(ad.trace(scalar, X), X), scalar(X))
 
 
 def test_unsupported_numpy_functions_are_named():

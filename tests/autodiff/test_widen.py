@@ -32,6 +32,19 @@ def test_narrow_composites_round_once(f: Any, dtype: Any):
     assert error <= float(ml_dtypes.finfo(dtype).eps) * scale
 
 
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+@pytest.mark.parametrize(
+    "f", [ops.leaky_relu, ops.elu, ops.expm1_remainder, ops.log_ndtr], ids=lambda f: f.__name__
+)
+def test_narrow_scalars_stay_narrow(f: Any, dtype: Any):
+    # NumPy's operators widen a bfloat16 scalar times a Python number
+    for x in (np.array(-0.7, dtype), np.array([-0.7, 0.5, 3.0], dtype)):
+        y, g = ad.value_and_grad(lambda v: np.sum(f(v)))(x)
+        second = ad.grad(lambda v: np.sum(ad.grad(lambda u: np.sum(f(u)))(v)))(x)
+        assert y.dtype == g.dtype == second.dtype == dtype
+        np.testing.assert_array_equal(f(x), np.asarray(f(x.astype(np.float32))).astype(dtype))
+
+
 def test_what_is_narrow():
     assert is_narrow(np.dtype(np.float16)) and is_narrow(np.dtype(ml_dtypes.float8_e4m3fn))
     assert not is_narrow(np.dtype(np.float32)) and not is_narrow(np.dtype(np.int8))

@@ -102,12 +102,12 @@ def _forgotten(before: Any, new: Any) -> Any:
 FAULTS = {
     "mel one hop late": Fault("padded", _late, "enc.mel.in", ("shifted",)),
     "ln for log10": Fault("logarithm", np.log, "enc.mel.in", ("logarithm",)),
-    "symmetric window": Fault("window", _symmetric, "enc.mel.in"),
-    "htk mel scale": Fault("filters", _mel("htk", True), "enc.mel.in"),
+    "symmetric window": Fault("window", _symmetric, "enc.mel.in", ("mel front end",)),
+    "htk mel scale": Fault("filters", _mel("htk", True), "enc.mel.in", ("mel filters",)),
     "filters of one height": Fault(
         "filters", _mel("slaney", False), "enc.mel.in", ("offset per slice",)
     ),
-    "zero padding": Fault("padded", _zeros, "enc.mel.in", ("partial",)),
+    "zero padding": Fault("padded", _zeros, "enc.mel.in", ("mel front end",)),
     "convolution's phase": Fault("convolved", _phase, "enc.conv.1.out"),
     "tanh gelu": Fault(
         "activation", lambda x: ad.ops.gelu(x, "tanh"), "enc.conv.0.act", ("activation",)

@@ -1,7 +1,7 @@
 """What an isolation says: a row for each block, its own error beside its total error."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from checks.tolerances import constant
 
 FINE, OWN, INHERITED, AMPLIFIES, UNCHECKED = "ok", "own", "inherited", "amplifies", "unchecked"
 VERDICTS = (FINE, OWN, INHERITED, AMPLIFIES, UNCHECKED)
+ISOLATION = "gradsweep gate isolation 1"
 OTHER_CODE = "the candidate's dump is right here: is this the code that made it?"
 
 
@@ -132,6 +133,7 @@ class Isolation:
     def to_record(self) -> dict[str, Any]:
         """Return the whole as one JSON object."""
         return {
+            "schema": ISOLATION,
             "exit_code": self.exit_code,
             "reference": self.reference,
             "candidate": self.candidate,
@@ -142,6 +144,23 @@ class Isolation:
             "backward": [r.to_record() for r in self.backward],
             "notes": list(self.notes),
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Isolated:
+    """What a saved isolation says.
+
+    Arguments:
+        path: of the report, for messages.
+        reference, candidate: paths of the dumps; the candidate's is None where none was given.
+        verdicts, causes: of each block, by its output.
+    """
+
+    path: str
+    reference: str
+    candidate: str | None
+    verdicts: Mapping[str, str]
+    causes: Mapping[str, Cause]
 
 
 def amplification(total: float | None, own: float | None, before: float | None) -> float | None:

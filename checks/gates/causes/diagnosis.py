@@ -13,8 +13,10 @@ from checks.gates.causes.mels import filtered
 from checks.gates.causes.normal import normalised
 from checks.gates.causes.places import nonfinite, placed
 from checks.gates.causes.rotary import turned
+from checks.gates.causes.stale import stale
 from checks.gates.causes.tensors import others, related
 from checks.gates.causes.values import valued
+from checks.gates.causes.waveform import heard
 from checks.gates.comparison.record import NONFINITE, SHAPE, Cause, TensorRow
 from checks.gates.formats.readers import Side
 
@@ -26,16 +28,21 @@ def cause(row: TensorRow, rows: Sequence[TensorRow], left: Side, right: Side) ->
     assert row.limit is not None
     case = load(left.tensors[row.name], right.tensors[row.name], row.limit)
     if row.status == SHAPE:
-        return reshaped(case) if _finite(case) else None
+        if not _finite(case):
+            return None
+        return stale(case, row.name, left) or reshaped(case)
     if row.status == NONFINITE:
         return nonfinite(case)
     if not _finite(case):
         case = _finite_rows(case)
     if not case.r.size or not np.any(case.c != case.r):
         return None
+    if found := stale(case, row.name, left):
+        return found
     found = moved(case) or valued(case) or related(case, row, rows, left)
     found = found or normalised(case, others(case, row, rows, left)) or formed(case)
     found = found or gated(case, others(case, row, rows, left)) or filtered(case, row, left)
+    found = found or heard(case, row, left)
     return found or turned(case) or shifted(case) or cached(case) or placed(case)
 
 

@@ -4,7 +4,8 @@ Mel scales: O'Shaughnessy, 1987, 2595 log10(1 + f / 700) ("htk"); Slaney, 1998, 
 """
 
 import itertools
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import astuple, dataclass, replace
 from typing import Any
 
@@ -18,11 +19,11 @@ from checks.tolerances import constant
 
 _RATES = (16000, 22050, 24000, 44100, 48000, 32000, 8000)
 _NEAREST, _FRAMES = 4, 256
-_LEAST = 64  # entries above the floor of a logarithm
+LEAST = 64  # entries above the floor of a logarithm
 
 
 @dataclass(frozen=True, slots=True)
-class _Bank:
+class Bank:
     """A bank of triangles on a mel scale; high is 0 for half the rate."""
 
     rate: int
@@ -38,12 +39,14 @@ class _Bank:
 
     def mels(self, spectrum: Any, count: int) -> Any:
         """The energies (..., count) of a spectrum (..., bins)."""
-        top = self.high or self.rate / 2
-        points = 2 * (spectrum.shape[-1] - 1)
-        weights = mel_weights(
+        return spectrum @ self.weights(count, spectrum.shape[-1]).T
+
+    def weights(self, count: int, bins: int) -> Any:
+        """The triangles (count, bins)."""
+        top, points = self.high or self.rate / 2, 2 * (bins - 1)
+        return mel_weights(
             count, points, self.rate, self.low, top, scale=self.scale, area=self.area
         )
-        return spectrum @ weights.T
 
 
 def filtered(case: Case, row: TensorRow, left: Side) -> Cause | None:
@@ -59,7 +62,7 @@ def filtered(case: Case, row: TensorRow, left: Side) -> Cause | None:
         for axis in (-1, -2):
             r, c = (np.moveaxis(v, axis, -1) for v in (case.r, case.c))
             frames = min(r.shape[-2], _FRAMES)
-            if _fits(r, spectrum):
+            if fits(r.shape, spectrum.shape):
                 r, c, x = (v[..., :frames, :] for v in (r, c, spectrum))
                 if found := _of(Case(r, c, case.limit), x):
                     return found
@@ -78,73 +81,81 @@ def _spectra(row: TensorRow, left: Side) -> Iterator[Any]:
                 yield values.astype(np.float64)
 
 
-def _fits(mels: Any, spectrum: Any) -> bool:
-    """Whether a spectrum has the same frames, or one that is dropped, and more bins."""
-    ours, theirs = mels.shape, spectrum.shape
+def fits(mel: tuple[int, ...], spectrum: tuple[int, ...]) -> bool:
+    """Return whether a shape (..., frames, bins) may be the spectrum of one (..., frames, mels): it
+    has the same frames, or one that is dropped, and more bins.
+    """
     return (
-        len(ours) == len(theirs)
-        and ours[:-2] == theirs[:-2]
-        and 0 <= theirs[-2] - ours[-2] <= 1
-        and theirs[-1] > ours[-1]
+        len(mel) == len(spectrum) > 1
+        and mel[:-2] == spectrum[:-2]
+        and 0 <= spectrum[-2] - mel[-2] <= 1
+        and spectrum[-1] > mel[-1]
     )
 
 
 def _of(case: Case, spectrum: Any) -> Cause | None:
     noise = constant("gate_undone_better") * rms(case.c - case.r)
     count = case.r.shape[-1]
-    for bank, log in itertools.product(_banks(), (False, True)):
-        fit = _fitted(case, bank.mels(spectrum, count), log, noise)
-        if fit is None:
+    for bank, log in itertools.product(banks(), (False, True)):
+        known = fitted(case, bank.mels(spectrum, count), log, noise)
+        if known is None:
             continue
-        for other in _others(bank):
-            made = fit(other.mels(spectrum, count))
+        for other in other_banks(bank):
+            made = known(other.mels(spectrum, count))
             seen = np.isfinite(made) & (case.r > lowest(case.r)) & (case.c > lowest(case.c))
             seen = seen if log else np.isfinite(made)
             small = Case(case.r[seen], case.c[seen], case.limit)
             text = f"another mel filter bank: {other}, where the reference has {bank}"
             found = small.cause("mel filters", text, small.c, made[seen])
-            if found and np.count_nonzero(seen) >= _LEAST:
+            if found and np.count_nonzero(seen) >= LEAST:
                 return found
     return None
 
 
-def _fitted(case: Case, energies: Any, log: bool, noise: float) -> Any:
-    """The function of energies that gives the reference, to within a tenth of the error."""
+def fitted(case: Case, energies: Any, log: bool, noise: float) -> Any:
+    """Return the function of energies that gives the reference, to within a noise; else None."""
+    left, made = fit(case, energies, log)
+    return made if left <= noise else None
+
+
+def fit(case: Case, energies: Any, log: bool) -> tuple[float, Callable[[Any], Any]]:
+    """Return what is left (rms; inf where there is no fit) and the function of energies, or of
+    their logarithm, that is nearest to the reference above its floor.
+    """
     with np.errstate(all="ignore"):
         x = np.log(energies) if log else energies
     seen = np.isfinite(x) & ((case.r > lowest(case.r)) if log else True)
-    if np.count_nonzero(seen) < _LEAST:
-        return None
+    if np.count_nonzero(seen) < LEAST:
+        return math.inf, lambda other: other
     a, b = x[seen], case.r[seen]
     shift = (float(a.mean()), float(b.mean())) if log else (0.0, 0.0)
     a, b = a - shift[0], b - shift[1]
     size = float(np.dot(a, a))
     factor = float(np.dot(a, b)) / size if size else 0.0
-    if factor <= 0 or rms(factor * a - b) > noise:
-        return None
 
     def made(other: Any) -> Any:
         with np.errstate(all="ignore"):
             y = np.log(other) if log else other
         return factor * (y - shift[0]) + shift[1]
 
-    return made
+    return (rms(factor * a - b) if factor > 0 else math.inf), made
 
 
-def _banks() -> Iterator[_Bank]:
+def banks() -> Iterator[Bank]:
+    """Yield the banks that are in use."""
     for rate, scale, area in itertools.product(_RATES, ("slaney", "htk"), (True, False)):
         for low, high in ((0.0, 0.0), (0.0, 8000.0), (20.0, 0.0)):
             if high < rate / 2:
-                yield _Bank(rate, low, high, scale, area)
+                yield Bank(rate, low, high, scale, area)
 
 
-def _others(bank: _Bank) -> Iterator[_Bank]:
-    """Banks that differ in one thing."""
+def other_banks(bank: Bank) -> Iterator[Bank]:
+    """Yield banks that differ in one thing."""
     yield replace(bank, scale="htk" if bank.scale == "slaney" else "slaney")
     yield replace(bank, area=not bank.area)
-    yield from (b for b in _banks() if sum(_differ(b, bank)) == 1 and b.rate == bank.rate)
+    yield from (b for b in banks() if sum(_differ(b, bank)) == 1 and b.rate == bank.rate)
     yield from (replace(bank, rate=n, high=0.0) for n in _RATES if n != bank.rate)
 
 
-def _differ(a: _Bank, b: _Bank) -> list[bool]:
+def _differ(a: Bank, b: Bank) -> list[bool]:
     return [x != y for x, y in zip(astuple(a), astuple(b), strict=True)]

@@ -33,11 +33,13 @@ from checks.gates.causes.trials import Trial, further, likely
 from checks.gates.comparison.record import OK, Cause, TensorRow
 from checks.gates.formats.readers import Side
 from checks.gates.formats.stored import Array
+from checks.tolerances import constant
 
-MISMATCH = "op mismatch"
+MISMATCH, INHERITED = "op mismatch", "inherited"
 _MOST_TRIALS = 512
 _BUDGET = 1 << 30  # entries of weights, inputs and outputs that all trials of a block may touch
 _MOST_OTHERS = 16
+_FEWEST = 4  # entries that are off by a rounding, for a change to be told by them
 _LARGEST = 1 << 22  # entries of a block's output that is replayed
 
 
@@ -66,7 +68,7 @@ def replayed(
     framework = framework or runner(part).framework.name
     blocks = [s.block for s in spans(blocks, left)]
     block = next(b for b in blocks if b.output == part.output)
-    if left.tensors[row.name].tensor.size > _LARGEST:
+    if left.tensors[row.name].tensor.size > _LARGEST or _is_chance(row):
         return None
     context = Context(left, right)
     run = runner(block, framework)
@@ -85,6 +87,18 @@ def replayed(
     if right is None or row.name not in right.tensors:
         return None
     return replay.reproduced(inputs)
+
+
+def made_of(key: str, left: Side, blocks: Sequence[Block]) -> tuple[str, ...]:
+    """Return the keys that a tensor is made of, by the block that makes it; none without one."""
+    part = next((b for b in blocks if key in call_keys(b.output, left)), None)
+    if part is None:
+        return ()
+    block = next(s.block for s in spans(blocks, left) if s.block.output == part.output)
+    try:
+        return Context(left).inputs(block, key)
+    except Refused:
+        return ()
 
 
 class _Replay:
@@ -116,12 +130,12 @@ class _Replay:
         plain = _tried(self.run, theirs)
         if plain is None or candidate.shape != self.reference.shape:
             return None
-        if found := self._explained("inherited", _INHERITED, candidate, self.reference, plain):
+        if found := self._explained(INHERITED, _RIGHT, candidate, self.reference, plain):
             return found
         text = "the candidate's output is this block's with {}"
         if found := self._best(text, theirs, candidate, plain):
             return found
-        if not present:
+        if not present or _is_rounding(self.row):
             return None
         return self._explained(MISMATCH, _MISMATCH, self.reference, candidate, plain)
 
@@ -182,8 +196,26 @@ class _Replay:
         return self.context.stored(key).tensor.shape
 
 
-_INHERITED = "the block is right: on the candidate's own inputs it gives the candidate's output"
+_RIGHT = "the block is right: on the candidate's own inputs it gives the candidate's output"
 _MISMATCH = "the fault is in this block: run on the candidate's inputs, ours gives the reference"
+
+
+def _is_chance(row: TensorRow) -> bool:
+    """Whether so few entries are off by a rounding that a change may give them by chance."""
+    m = row.measured
+    if m is None or m.disagreements or m.differing >= _FEWEST:
+        return False
+    return m.relative_rms <= constant("gate_ladder_width") * constant("gate_ladder_float32")
+
+
+def _is_rounding(row: TensorRow) -> bool:
+    """Whether an error looks like rounding alone: a right port has that too, so no block is to
+    blame for it.
+    """
+    m = row.measured
+    if m is None or row.systematic or m.disagreements:
+        return False
+    return m.relative_rms <= constant("gate_ladder_width") * constant("gate_ladder_bf16")
 
 
 def _same_infinities(a: Array, b: Array) -> bool:

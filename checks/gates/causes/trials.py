@@ -65,9 +65,10 @@ def likely(runner: Runner, blocks: Sequence[Block], inputs: Sequence[Array]) -> 
 def further(
     runner: Runner, inputs: Sequence[Array], others: Mapping[str, Array]
 ) -> Iterator[Trial]:
-    """Yield the other changes: rounded weights, tensors that it may have been called on instead (by
-    name), and axes of the weights in another order.
+    """Yield the other changes: biases counted twice, rounded weights, tensors that it may have been
+    called on instead (by name), and axes of the weights in another order.
     """
+    yield from _scaled(_arrays(runner))
     yield from _rounded(_arrays(runner))
     yield from _other_tensors(runner.block, inputs, others)
     yield from _permuted(_arrays(runner))
@@ -159,6 +160,14 @@ def _left_out(weights: Mapping[str, Array]) -> Iterator[Trial]:
             for by in (1, -1):
                 changed = (w + w.dtype.type(by)).astype(w.dtype)
                 yield Trial("weight off by one", f"{k} {by:+d}", {k: changed})
+
+
+def _scaled(weights: Mapping[str, Array]) -> Iterator[Trial]:
+    """A bias counted twice, or half; of a matrix it may as well be a factor elsewhere."""
+    for k, w in weights.items():
+        if _is_vector(w) and is_inexact(w.dtype):
+            yield Trial("scaled weight", f"{k} twice", {k: w + w})
+            yield Trial("scaled weight", f"{k} halved", {k: w * w.dtype.type(0.5)})
 
 
 def _scalars(weights: Mapping[str, Any]) -> Iterator[Trial]:
@@ -298,11 +307,21 @@ def masks(shape: tuple[int, ...]) -> Iterator[tuple[str, Callable[[Any], Any]]]:
     if shape[-1] > 1:
         yield "shifted by +1", lambda m: np.roll(m, 1, -1)
         yield "shifted by -1", lambda m: np.roll(m, -1, -1)
+    if len(shape) >= 2 and shape[-1] > 1:
+        yield "with one key more", lambda m: m | _beside(m, 1)
+        yield "with one key less", lambda m: m & _beside(m, -1)
     if len(shape) >= 2 and shape[-1] == shape[-2] > 1:
         yield "transposed", lambda m: np.swapaxes(m, -1, -2)
         for k, text in ((0, "causal"), (1, "causal, one key more"), (-1, "causal, one key less")):
             lower = np.tril(np.ones(shape[-2:], bool), k)
             yield text, _filled(np.broadcast_to(lower, shape).copy())
+
+
+def _beside(mask: Any, by: int) -> Any:
+    """What the key before (1) or behind (-1) each has; nothing beyond the ends."""
+    none = np.zeros_like(mask[..., :1])
+    parts = [none, mask[..., :-1]] if by > 0 else [mask[..., 1:], none]
+    return np.concatenate(parts, -1)
 
 
 def _filled(mask: Array) -> Callable[[Any], Any]:

@@ -12,6 +12,12 @@ def arguments(command: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     command.add_argument("report", type=Path, metavar="REPORT.json", help=SAVED)
     limits(command)
+    command.add_argument(
+        "--isolated",
+        type=Path,
+        metavar="FILE",
+        help="what `gradsweep gate isolate --json` wrote: its causes are taken over",
+    )
     command.add_argument("--json", type=Path, metavar="FILE", help="write the new report there")
     command.add_argument("--quiet", action="store_true", help="print failing tensors alone")
     written(command)
@@ -23,7 +29,7 @@ def run(given: argparse.Namespace) -> int:
     from checks.gates.reports.terminal import printer, show_rows
 
     apart(given)
-    report = rejudge(given.report, given.tolerances)
+    report = rejudge(given.report, given.tolerances, given.isolated)
     show_rows(report, printer(), quiet=given.quiet)
     render(report, given)
     return report.exit_code

@@ -5,6 +5,7 @@ import math
 from collections.abc import Sequence
 
 from checks.gates.causes.case import figure
+from checks.gates.causes.waveform import lacks_source
 from checks.gates.comparison.record import (
     MISSING,
     NONFINITE,
@@ -29,6 +30,12 @@ QUESTIONS = (
 )
 
 
+_NO_SOURCE = (
+    "; neither its power spectrum nor its waveform is dumped before it: one of them would tell "
+    "another filter bank, window or padding"
+)
+
+
 def answers(result: Result, backend: str | None = None) -> tuple[Answer, ...]:
     """Answer the six questions about a comparison that failed.
 
@@ -41,7 +48,7 @@ def answers(result: Result, backend: str | None = None) -> tuple[Answer, ...]:
     texts = (
         _first(result, row),
         _shape(row),
-        _magnitude(row),
+        _magnitude(row, result.rows),
         _close(row),
         _behaviour(result.changes),
         _backend(row) if backend is None else backend,
@@ -80,7 +87,7 @@ def _shape(row: TensorRow) -> str:
     return f"{text}; {known}"
 
 
-def _magnitude(row: TensorRow) -> str:
+def _magnitude(row: TensorRow, rows: Sequence[TensorRow]) -> str:
     m = row.measured
     if m is None:
         return "unknown: no entry was compared"
@@ -92,7 +99,10 @@ def _magnitude(row: TensorRow) -> str:
     told = "unknown, the squares are beyond float64" if math.isnan(size) else "yes" if off else "no"
     text = f"{told}: relative rms {figure(size)}, cosine {figure(m.cosine)}, "
     text += f"{m.differing:,} of {m.count:,} entries differ"
-    return f"{text}; {row.cause.text if row.cause else 'unclassified'}"
+    if row.cause is not None:
+        return f"{text}; {row.cause.text}"
+    lacking = _NO_SOURCE if lacks_source(row, rows) else ""
+    return f"{text}; unclassified{lacking}"
 
 
 def _close(row: TensorRow) -> str:

@@ -261,6 +261,7 @@ class Result:
         reference64: the path of the float64 reference; None where none was given.
         changes: tokens and texts of both sides, changed or not; on a failure the argmax, too.
         replayed: whether blocks were run again for causes.
+        isolated: tensors whose blocks an isolation has checked since.
         alone: how many tensors out of the tolerance file the reference and the candidate alone
             have, chosen by `only` or not.
     """
@@ -279,6 +280,7 @@ class Result:
     changes: Sequence[Change] = ()
     replayed: bool = False
     alone: tuple[int, int] = (0, 0)
+    isolated: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -346,6 +348,7 @@ class Result:
             "changes": [plain(asdict(c)) for c in self.changes],
             "replayed": self.replayed,
             "alone": list(self.alone),
+            "isolated": list(self.isolated),
             "rows": [r.to_record() for r in self.rows],
         }
 

@@ -22,7 +22,8 @@ WEAK = ("after the first", "before the last", "partial")
 def next_steps(result: Result) -> list[str]:
     """Return the commands that tell more than a comparison does, each with its reason.
 
-    Blocks that were run again for the first divergence are not offered to be.
+    Blocks that were run again for the first divergence, by the comparison or by an isolation
+    since, are not offered to be.
     """
     if result.inputs == "different":
         return []
@@ -33,6 +34,8 @@ def next_steps(result: Result) -> list[str]:
     if result.exit_code != WRONG or first is None or first.status in MISSING:
         return []
     if result.replayed and (first.detail is not None or first.status == SHAPE):
+        return []
+    if first.name in result.isolated:
         return []
     if first.cause is not None and first.cause.name not in WEAK:
         return []

@@ -1,6 +1,7 @@
 """Whether a comparison is valid at all: the same input, a usable reference, no reused buffer."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -9,6 +10,7 @@ from checks.gates.comparison.measure import floats
 from checks.gates.comparison.record import (
     CONTRACT,
     INPUTS,
+    MISSING,
     NO_REFERENCE,
     NOWHERE,
     REFERENCE,
@@ -22,8 +24,31 @@ from checks.gates.formats.readers import Side
 from checks.gates.formats.stored import Stored
 
 _MOST_HINTS = 200  # names that a missing one is held against
+# What two tensors of equal bytes are: a dump that wrote one of them wrongly, a value that the
+# candidate went on with, or not told.
+DUMP, VALUE, EITHER = "dump", "value", "either"
+ONE_VALUE = (
+    "hold the same bytes, and what follows is off too: the candidate has one value for both, as "
+    "where a residual connection or a norm is left out"
+)
 # Whether two rows' tensors of one side (0, 1) hold equal bytes that are not constant.
 Confirm = Callable[[int, TensorRow, TensorRow], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Twins:
+    """Two tensors of equal bytes on one side, which differ on the other.
+
+    Arguments:
+        side: 0 for the reference, 1 for the candidate.
+        a, b: their rows.
+        reading: DUMP, VALUE or EITHER.
+    """
+
+    side: int
+    a: TensorRow
+    b: TensorRow
+    reading: str = EITHER
 
 
 def inputs_of(left: Side, right: Side) -> tuple[str, list[Problem]]:
@@ -47,7 +72,7 @@ def problems_of(
     paths: tuple[str, str],
     contract: str,
     only: str | None,
-    confirm: Confirm,
+    twins: Sequence[Twins],
 ) -> list[Problem]:
     """Return why the rows give no valid comparison: an empty list where they do.
 
@@ -56,7 +81,7 @@ def problems_of(
         paths: of the reference and the candidate, for messages.
         contract: the tolerance file, for messages.
         only: the pattern of names that was chosen.
-        confirm: looks closer at two tensors of one crc32.
+        twins: tensors of equal bytes, see `twins_of`.
     """
     spare = [r.name for r in rows if not r.contract]
     problems = [p for row in rows if row.contract for p in _of_row(row, paths, spare)]
@@ -66,7 +91,7 @@ def problems_of(
         problems.append(
             Problem(what, contract, "name tensors in it: gradsweep gate init", CONTRACT)
         )
-    return problems + list(_reused(rows, paths, confirm))
+    return problems + [_reused(t, paths) for t in twins if t.reading != VALUE]
 
 
 def without_split(rows: Sequence[TensorRow], reference64: str | None) -> list[Problem]:
@@ -98,26 +123,64 @@ def _of_row(row: TensorRow, paths: tuple[str, str], spare: Sequence[str]) -> Ite
         yield Problem(what, left, "dump it with a larger input", REFERENCE)
 
 
-def _reused(
-    rows: Sequence[TensorRow], paths: tuple[str, str], confirm: Confirm
-) -> Iterator[Problem]:
-    """Two tensors of equal bytes on one side where the other side's differ: one of the two holds
-    the other's bytes, unless they are constant.
+def twins_of(rows: Sequence[TensorRow], confirm: Confirm) -> list[Twins]:
+    """Return pairs of tensors of equal bytes on one side where the other side's differ: one of the
+    two holds the other's bytes, unless they are constant.
+
+    What follows the one that is over its limits tells whether the candidate went on with it: a dump
+    that wrote the wrong tensor changes nothing behind it, a residual connection or a norm that is
+    left out does.
+
+    Arguments:
+        rows: of one comparison, in execution order.
+        confirm: looks closer at two tensors of one crc32.
     """
-    for n, path in enumerate(paths):
+    found = []
+    for n in (0, 1):
         groups: dict[tuple[int, str, int], list[TensorRow]] = {}
         for row in rows:
             if row.measured is not None:
                 dtype, count = str(row.dtypes[n]), row.measured.count
                 groups.setdefault((row.measured.crc[n], dtype, count), []).append(row)
         for group in groups.values():
-            found = _twins(group, 1 - n)
-            if found is not None and confirm(n, *found):
-                a, b = (r.name for r in found)
-                what = f"{a!r} and {b!r} hold the same bytes on one side and differ on the other"
-                fix = "a buffer was reused: mark both for the dump (Dump.put, ad.tap); "
-                fix += "or one value stands for both"
-                yield Problem(what, path, fix, REUSED)
+            pair = _twins(group, 1 - n)
+            if pair is not None and confirm(n, *pair):
+                found.append((n, *pair))
+    doubted = {r.name for _, *pair in found for r in pair}
+    return [Twins(n, a, b, _reading(n, a, b, rows, doubted)) for n, a, b in found]
+
+
+def _reading(
+    n: int, a: TensorRow, b: TensorRow, rows: Sequence[TensorRow], doubted: Container[str]
+) -> str:
+    """By the contract tensors behind the one that fails, twins that fail left aside."""
+    off = [r for r in (a, b) if r.failed]
+    if n == 0 or len(off) != 1:  # of the reference nothing is wrong but its dump
+        return EITHER
+    place = [r.name for r in rows].index(off[0].name)
+    behind = [r for r in rows[place + 1 :] if r.contract and r.status not in MISSING]
+    behind = [r for r in behind if not (r.failed and r.name in doubted)]
+    if not behind:
+        return EITHER
+    if behind[0].failed:
+        return VALUE
+    return EITHER if any(r.failed for r in behind) else DUMP
+
+
+def one_value(twins: Sequence[Twins]) -> list[str]:
+    """Return a note of each pair that the candidate computed so."""
+    return [f"{t.a.name} and {t.b.name} {ONE_VALUE}" for t in twins if t.reading == VALUE]
+
+
+def _reused(twins: Twins, paths: tuple[str, str]) -> Problem:
+    a, b = twins.a.name, twins.b.name
+    what = f"{a!r} and {b!r} hold the same bytes on one side and differ on the other"
+    fix = "a buffer was reused: mark both for the dump (Dump.put, ad.tap)"
+    if twins.reading == DUMP:
+        what += "; what follows is right"
+    else:
+        fix += "; or one value stands for both"
+    return Problem(what, paths[twins.side], fix, REUSED)
 
 
 def _twins(group: Sequence[TensorRow], other: int) -> tuple[TensorRow, TensorRow] | None:
@@ -135,7 +198,7 @@ def _twins(group: Sequence[TensorRow], other: int) -> tuple[TensorRow, TensorRow
 
 
 def by_bytes(left: Side, right: Side) -> Confirm:
-    """Return the closer look of `problems_of` that reads both tensors."""
+    """Return the closer look of `twins_of` that reads both tensors."""
     sides = (left, right)
 
     def confirm(n: int, a: TensorRow, b: TensorRow) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from checks.gates.blocks.block import Block
 from checks.gates.causes.diagnosis import MOST_DETAILED, cause
-from checks.gates.causes.replay import MISMATCH, replayed
+from checks.gates.causes.replay import INHERITED, MISMATCH, made_of, replayed
 from checks.gates.comparison.apart import three_way
 from checks.gates.comparison.behaviour import changes, choices
 from checks.gates.comparison.detail import detail
@@ -23,14 +23,22 @@ from checks.gates.comparison.record import (
     OK,
     OVER,
     SHAPE,
+    Cause,
     Problem,
     Result,
     TensorRow,
 )
 from checks.gates.comparison.steps import alone, next_steps
-from checks.gates.comparison.validity import by_bytes, inputs_of, problems_of, without_split
+from checks.gates.comparison.validity import (
+    by_bytes,
+    inputs_of,
+    one_value,
+    problems_of,
+    twins_of,
+    without_split,
+)
 from checks.gates.errors import GateError
-from checks.gates.formats.manifest import DEBUG, GATE, dtype_of
+from checks.gates.formats.manifest import DEBUG, GATE, INFORMATIONAL, dtype_of
 from checks.gates.formats.readers import Side, natural, open_side
 from checks.gates.formats.stored import Stored
 from checks.gates.limits.contract import Contract, Limit, read_contract
@@ -161,7 +169,8 @@ def _result(
     left, right = given.left, given.right
     paths = str(left.path), str(right.path)
     problems = list(inputs[1])
-    problems += problems_of(rows, paths, str(given.contract.path), only, by_bytes(left, right))
+    twins = twins_of(rows, by_bytes(left, right))
+    problems += problems_of(rows, paths, str(given.contract.path), only, twins)
     problems += without_split(rows, None if given.wide is None else str(given.wide.path))
     result = Result(
         reference=paths[0],
@@ -170,7 +179,7 @@ def _result(
         rows=tuple(rows),
         problems=tuple(problems),
         inputs=inputs[0],
-        notes=tuple(_notes(rows, given)),
+        notes=(*_notes(rows, given), *one_value(twins)),
         names=None if given.rules.path is None else str(given.rules.path),
         only=only,
         reference64=None if given.wide is None else str(given.wide.path),
@@ -306,6 +315,8 @@ def _explained(row: TensorRow, rows: Sequence[TensorRow], given: Opened) -> Tens
         return replace(row, detail=detail(r, c, m))
     if given.blocks:
         again = replayed(row, given.left, given.blocks, given.right)
+    if again is not None and again.name == INHERITED:
+        again = _from_informational(again, row, rows, given)
     found = again
     if again is None or again.name == MISMATCH:
         found = cause(row, rows, given.left, given.right) or again
@@ -313,6 +324,21 @@ def _explained(row: TensorRow, rows: Sequence[TensorRow], given: Opened) -> Tens
         return replace(row, cause=found)
     r, c = given.left.tensors[row.name], given.right.tensors[row.name]
     return replace(row, cause=found, detail=detail(r, c, m))
+
+
+def _from_informational(
+    again: Cause, row: TensorRow, rows: Sequence[TensorRow], given: Opened
+) -> Cause:
+    """What a right block inherits, with its cause where that is of an informational tensor: no
+    comparison names such a tensor first while a gate diverges.
+    """
+    keys = made_of(row.name, given.left, given.blocks)
+    off = [r for r in rows if r.name in keys and r.failed and r.role == INFORMATIONAL]
+    origin = next((r for r in off if r.cause is not None), None)
+    if origin is None or origin.cause is None:
+        return again
+    name = again.name if origin.cause.name == MISMATCH else origin.cause.name
+    return Cause(name, f"as {origin.name}, of which it is made: {origin.cause.text}", again.left)
 
 
 def _split(row: TensorRow, r: Stored, c: Stored, wide: Side) -> TensorRow:

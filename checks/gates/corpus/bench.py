@@ -13,11 +13,26 @@ from checks.gates.causes.case import rms
 from checks.gates.comparison.record import Result
 from checks.gates.comparison.verdict import compare
 from checks.gates.corpus.fault import Fault, Named, Run
-from checks.gates.corpus.models import BFLOAT16, FLOAT32, Model, drifted, reordered
+from checks.gates.corpus.models import (
+    BFLOAT16,
+    FLOAT32,
+    Model,
+    drifted,
+    patched_in,
+    reordered,
+)
+from checks.gates.corpus.replays import OWN
 from checks.gates.formats.manifest import GATE, MANIFEST, RUN, RunInfo, Statistics, Tensor
 from checks.gates.formats.statistics import doubles
 from checks.gates.limits.calibration import calibrate
-from checks.gates.limits.contract import Contract, Limit, provisional, rounded_up, write_contract
+from checks.gates.limits.contract import (
+    Contract,
+    Limit,
+    provisional,
+    read_contract,
+    rounded_up,
+    write_contract,
+)
 from checks.gates.limits.floors import floor
 from checks.gates.overview import first_contract
 from checks.tolerances import constant
@@ -26,6 +41,7 @@ from checks.tolerances import constant
 CORPUS, INIT, CALIBRATE = SOURCES = ("corpus", "init", "calibrate")
 CALIBRATION_INPUTS = 8
 REFERENCES, CANDIDATES = 3, 2  # runs that `calibrate` is given
+DOUBTED = 12  # of clean runs, by limits of nothing
 EXPLAINED = 3  # failing tensors: the first gate, and informational ones before it
 
 
@@ -59,15 +75,53 @@ class Bench:
         write_run(theirs, self.model.shown(candidate), self.model.roles, self.policy)
         return compare(ours, theirs, self.tolerances, detailed=EXPLAINED)
 
+    def replayed(self, candidate: Run, inputs: int, reading: str, *, tight: bool = False) -> Result:
+        """Compare the candidate that was dumped last once more, with blocks to run again.
+
+        Arguments:
+            candidate, inputs: as given to `compared`.
+            reading: whose blocks they are, one of `replays.READINGS`.
+            tight: by limits of nothing, so that every tensor that differs at all is explained.
+        """
+        paths = self.folder / f"reference-{inputs}", self.folder / "candidate"
+        file = self._nothing() if tight else self.tolerances
+        run = candidate if reading == OWN else self.reference(inputs)
+        with patched_in(run):
+            blocks = self.model.blocks(run.weights, run.config)
+            most = DOUBTED if tight else EXPLAINED
+            return compare(*paths, file, detailed=most, blocks=blocks)
+
+    def has_block(self, result: Result, inputs: int) -> bool:
+        """Whether a block makes the tensor that diverged first."""
+        run, first = self.reference(inputs), result.first
+        if first is None:
+            return False
+        names = {b.output for b in self.model.blocks(run.weights, run.config)}
+        name, _, call = first.name.partition("#")
+        return bool(names & {name, f"{name}#{call or 0}"})
+
+    def _nothing(self) -> Path:
+        file = self.tolerances.with_name("nothing.json")
+        if not file.exists():
+            limits = dict.fromkeys(read_contract(self.tolerances).limits, Limit(0.0, 0.0))
+            write_contract(file, Contract(file, limits, ("Of the corpus.",)))
+        return file
+
+    def drifted(self, inputs: int, number: int) -> Run:
+        """A candidate without a fault: other rounding alone."""
+        return drifted(self.model, self.reference(inputs), self.policy, number)
+
     def clean(self, inputs: int, number: int) -> Result:
-        """Compare a candidate without a fault: other rounding alone."""
-        run = drifted(self.model, self.reference(inputs), self.policy, number)
-        return self.compared(run, inputs)
+        """Compare a candidate without a fault."""
+        return self.compared(self.drifted(inputs, number), inputs)
+
+    def injected(self, fault: Fault, inputs: int, number: int) -> Run:
+        """A candidate with a fault, on top of other rounding."""
+        return fault.inject(self.drifted(inputs, 3 * number + 1))
 
     def faulty(self, fault: Fault, inputs: int, number: int) -> Result:
-        """Compare a candidate with a fault, on top of other rounding."""
-        run = drifted(self.model, self.reference(inputs), self.policy, 3 * number + 1)
-        return self.compared(fault.inject(run), inputs)
+        """Compare a candidate with a fault."""
+        return self.compared(self.injected(fault, inputs, number), inputs)
 
 
 def write_run(folder: Path, seen: Sequence[Named], roles: Mapping[str, str], policy: str) -> None:

@@ -2,7 +2,7 @@
 
 import contextlib
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from unittest import mock
@@ -12,6 +12,7 @@ import numpy as np
 
 import autodiff as ad
 from autodiff import ops, taps
+from checks.gates.blocks.block import Block
 from checks.gates.corpus.fault import Function, Named, Run, home, patched
 
 FLOAT32, BFLOAT16 = "float32", "bfloat16"
@@ -29,6 +30,7 @@ class Model:
         weights, inputs: of a configuration and a number drawn from.
         roles: role by pattern of tensor names.
         policies: the dtype policies that it knows.
+        blocks: its parts, of weights and a configuration; see `causes.replay`.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Model:
     forward: Callable[..., Any]
     roles: Mapping[str, str] = field(default_factory=dict)
     policies: tuple[str, ...] = POLICIES
+    blocks: Callable[[Any, Any], Sequence[Block]] = lambda weights, config: ()
 
     def run(self, number: int, inputs: int, policy: str = FLOAT32, size: str = "tiny") -> Run:
         """A run before any change: weights drawn from `number`, inputs from both numbers."""
@@ -49,18 +52,23 @@ class Model:
 
     def shown(self, run: Run) -> list[Named]:
         """Run it: every tensor shown, in order."""
-        with contextlib.ExitStack() as stack:
-            for where, make in run.patches:
-                module, name = home(where)
-                made = make(getattr(module, name))
-                stack.enter_context(mock.patch.object(module, name, made))
-            seen = stack.enter_context(taps.collect())
-            with np.errstate(all="ignore"):
-                self.forward(run.weights, run.config, *run.inputs)
+        with patched_in(run), taps.collect() as seen, np.errstate(all="ignore"):
+            self.forward(run.weights, run.config, *run.inputs)
         found = list(seen)
         for edit in run.edits:
             found = edit(found)
         return found
+
+
+@contextlib.contextmanager
+def patched_in(run: Run) -> Iterator[None]:
+    """Have the functions of a run in place of the ports' own."""
+    with contextlib.ExitStack() as stack:
+        for where, make in run.patches:
+            module, name = home(where)
+            made = make(getattr(module, name))
+            stack.enter_context(mock.patch.object(module, name, made))
+        yield
 
 
 def reordered(model: Model, run: Run, number: int, coarse: bool = False) -> Run:
@@ -117,6 +125,7 @@ def _port(name: str, products: tuple[str, ...], **sizes: Any) -> Model:
         module.random_inputs,
         module.forward,
         module.ROLES,
+        blocks=module.blocks,
     )
 
 
@@ -154,9 +163,8 @@ def _silero() -> Model:
 
     sizes = {"tiny": port.TINY, "other": replace(port.TINY, channels=(10, 8, 8, 12), hidden=9)}
     roles = {"dec.prob": "informational"}
-    return Model(
-        "silero_vad", (), sizes, port.random_weights, inputs, port.forward, roles, (FLOAT32,)
-    )
+    given = (sizes, port.random_weights, inputs, port.forward, roles, (FLOAT32,), port.blocks)
+    return Model("silero_vad", (), *given)
 
 
 def _qwen() -> Model:
@@ -174,7 +182,8 @@ def _qwen() -> Model:
     small = replace(port.TINY, layers=2)
     sizes = {"tiny": small, "other": replace(small, width=40, heads=6, groups=3, head_width=8)}
     roles = {"*.logits": "informational", "*.attn_probs": "informational"}
-    return Model("qwen3", ("qwen3.linear",), sizes, port.random_weights, inputs, forward, roles)
+    given = (sizes, port.random_weights, inputs, forward, roles, POLICIES, port.blocks)
+    return Model("qwen3", ("qwen3.linear",), *given)
 
 
 def _whisper() -> Model:
@@ -197,4 +206,5 @@ def _whisper() -> Model:
     small = replace(port.TINY, encoder_layers=1, decoder_layers=2, positions=14)
     sizes = {"tiny": small, "other": replace(small, width=40, heads=5, hidden=56, mels=20)}
     roles = {"*.logits": "informational"}
-    return Model("whisper", ("whisper.linear",), sizes, port.random_weights, inputs, forward, roles)
+    given = (sizes, port.random_weights, inputs, forward, roles, POLICIES, port.blocks)
+    return Model("whisper", ("whisper.linear",), *given)

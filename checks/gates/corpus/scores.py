@@ -1,11 +1,13 @@
 """What a study found: an outcome for each fault and draw, and the four rates."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from checks.gates.causes.replay import INHERITED, MISMATCH
 from checks.gates.comparison.record import Result
 from checks.gates.corpus.fault import CAUSES, Fault
+from checks.gates.corpus.replays import INHERITS, told_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +19,10 @@ class Outcome:
         size, number: of the draw.
         caught: the verdict was no pass.
         first: the tensor named as the first divergence; None where nothing diverged.
-        printed: the names of the causes printed of it.
+        printed: the names of the causes printed of it; a place alone, the block which makes the
+            right tensor or one before it, is no cause where it is true.
         text: the cause in a sentence.
+        reading: of the blocks that were given, one of `replays.READINGS`; "" where none were.
     """
 
     model: str
@@ -33,6 +37,7 @@ class Outcome:
     first: str | None
     printed: tuple[str, ...]
     text: str = ""
+    reading: str = ""
 
     @property
     def placed(self) -> bool:
@@ -52,27 +57,36 @@ class Outcome:
     @property
     def label(self) -> str:
         """One line that names it."""
-        draw = f"{self.size} {self.number}"
+        draw = f"{self.size} {self.number}{self.suffix}"
         return f"{self.model}: {self.name} ({self.cause} {CAUSES[self.cause]}), {draw}"
 
+    @property
+    def suffix(self) -> str:
+        """Which blocks were given, to put behind a name."""
+        return f", {self.reading} blocks" if self.reading else ""
 
-def outcome(fault: Fault, size: str, number: int, result: Result) -> Outcome:
-    """Read a result."""
+
+def outcome(fault: Fault, size: str, number: int, result: Result, reading: str = "") -> Outcome:
+    """Read a result; `reading` says which blocks were given."""
     first, cause = result.first, result.cause
-    printed = (cause.name,) if cause else ()
+    placed = first is not None and first.name in fault.first
+    place = INHERITED if fault.name in INHERITS.get(fault.model, ()) else MISMATCH
+    printed = () if cause is None or (placed and cause.name == place) else (cause.name,)
+    told = told_by(fault, reading) if reading else ()
     return Outcome(
         fault.model,
         fault.name,
         fault.cause,
         fault.structural,
         fault.first,
-        fault.causes,
+        (*fault.causes, *told),
         size,
         number,
         caught=not result.ok,
         first=first.name if first else None,
         printed=printed,
         text=cause.text if cause else "",
+        reading=reading,
     )
 
 
@@ -114,36 +128,44 @@ class Study:
         alarms: clean runs that did not pass.
         clean: clean runs by policy.
         seconds: how long it took.
+        doubts: clean runs of which a replay named a cause, where limits of nothing asked for it.
     """
 
     outcomes: Sequence[Outcome]
     alarms: Sequence[Alarm]
     clean: dict[str, int]
     seconds: float = 0.0
+    doubts: Sequence[Alarm] = ()
+
+    @property
+    def plain(self) -> list[Outcome]:
+        """By two dumps alone."""
+        return [o for o in self.outcomes if not o.reading]
+
+    @property
+    def replayed(self) -> list[Outcome]:
+        """With blocks given."""
+        return [o for o in self.outcomes if o.reading]
 
     @property
     def detection(self) -> Rate:
         """Structural faults that the gate did not let pass."""
-        found = [o for o in self.outcomes if o.structural]
-        return Rate("structural faults caught", sum(o.caught for o in found), len(found))
+        return _detection(self.plain)
 
     @property
     def localisation(self) -> Rate:
         """Caught faults whose first divergence is where it must be."""
-        found = [o for o in self.outcomes if o.caught]
-        return Rate("first divergence right", sum(o.placed for o in found), len(found))
+        return _localisation(self.plain)
 
     @property
     def precision(self) -> Rate:
         """Printed diagnoses that describe the fault."""
-        found = [o for o in self.outcomes if o.caught and o.printed]
-        return Rate("printed diagnoses right", sum(o.right for o in found), len(found))
+        return _precision(self.plain)
 
     @property
     def recall(self) -> Rate:
         """Faults that two arrays can tell, with a right cause printed."""
-        found = [o for o in self.outcomes if o.caught and o.causes]
-        return Rate("diagnosable faults explained", sum(o.right for o in found), len(found))
+        return _recall(self.plain)
 
     def false_positives(self, policy: str) -> Rate:
         """Clean runs that did not pass."""
@@ -154,7 +176,21 @@ class Study:
     def rates(self) -> tuple[Rate, ...]:
         """All of them."""
         first = (self.detection, self.localisation, self.precision, self.recall)
-        return (*first, *(self.false_positives(p) for p in self.clean))
+        return (*first, *(self.false_positives(p) for p in self.clean), *self.with_blocks)
+
+    @property
+    def with_blocks(self) -> tuple[Rate, ...]:
+        """The four of comparisons with blocks, and what a replay blames of clean runs; none where
+        no fault was replayed.
+        """
+        found = self.replayed
+        if not found:
+            return ()
+        rates = [f(found) for f in (_detection, _localisation, _precision, _recall)]
+        rates.append(
+            Rate("false diagnoses of clean runs", len(self.doubts), sum(self.clean.values()))
+        )
+        return tuple(replace(r, name=f"with blocks: {r.name}") for r in rates)
 
     @property
     def survivors(self) -> list[Outcome]:
@@ -182,8 +218,29 @@ class Study:
             "rates": {r.name: {"good": r.good, "of": r.of} for r in self.rates},
             "outcomes": [asdict(o) for o in self.outcomes],
             "alarms": [asdict(a) for a in self.alarms],
+            "doubts": [asdict(a) for a in self.doubts],
             "seconds": round(self.seconds, 1),
         }
+
+
+def _detection(outcomes: Iterable[Outcome]) -> Rate:
+    found = [o for o in outcomes if o.structural]
+    return Rate("structural faults caught", sum(o.caught for o in found), len(found))
+
+
+def _localisation(outcomes: Iterable[Outcome]) -> Rate:
+    found = [o for o in outcomes if o.caught]
+    return Rate("first divergence right", sum(o.placed for o in found), len(found))
+
+
+def _precision(outcomes: Iterable[Outcome]) -> Rate:
+    found = [o for o in outcomes if o.caught and o.printed]
+    return Rate("printed diagnoses right", sum(o.right for o in found), len(found))
+
+
+def _recall(outcomes: Iterable[Outcome]) -> Rate:
+    found = [o for o in outcomes if o.caught and o.causes]
+    return Rate("diagnosable faults explained", sum(o.right for o in found), len(found))
 
 
 def table(outcomes: Iterable[Outcome]) -> Iterable[tuple[str, str, list[int]]]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from checks.gates.blocks.isolated import ISOLATION, VERDICTS, Isolated
 from checks.gates.comparison.apart import Apart, ThreeWay
 from checks.gates.comparison.detail import Detail, Entry
 from checks.gates.comparison.measure import SHARES, Measured
@@ -75,7 +76,33 @@ def result_of(record: Any, where: str) -> Result:
         changes=table.each("changes", _change),
         replayed=record.get("replayed") is True,
         alone=_alone(table) if "alone" in record else (0, 0),
+        isolated=tuple(table.texts("isolated")) if "isolated" in record else (),
     )
+
+
+def read_isolation(path: str | Path) -> Isolated:
+    """Read a JSON report of `gradsweep gate isolate`.
+
+    Raises:
+        GateError: it cannot be read, is not JSON, or no such report: the field at fault is named.
+    """
+    file = Path(path)
+    record = parsed(text_of(file), str(file))
+    if record.get("schema") != ISOLATION:
+        what = f"no report of an isolation: its schema is not {ISOLATION!r}"
+        fix = "write it anew: gradsweep gate isolate ... --json FILE"
+        raise GateError(what, str(file), fix)
+    table = _Table(record, str(file))
+    both = (*table.each("rows", _isolated), *table.each("backward", _isolated))
+    verdicts = {name: verdict for name, verdict, _ in both}
+    causes = {name: cause for name, _, cause in both if cause is not None}
+    paths = table.text("reference"), table.text_or_none("candidate")
+    return Isolated(str(file), *paths, verdicts, causes)
+
+
+def _isolated(table: "_Table") -> tuple[str, str, Cause | None]:
+    cause = _cause(table.table("cause")) if "cause" in table.record else None
+    return table.text("output"), table.one_of("verdict", VERDICTS), cause
 
 
 def _alone(table: "_Table") -> tuple[int, int]:

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from checks.gates.comparison.steps import WEAK
+from checks.gates.corpus import replays
 from checks.gates.corpus import study as studies
 from checks.gates.corpus.bench import bench
 from checks.gates.corpus.fault import CAUSES, Fault, faults_of, given, instead, weight
@@ -128,6 +130,64 @@ def test_the_aims_on_the_toy_transformer() -> None:
     assert (found.clean[FLOAT32], found.clean[BFLOAT16]) == (4, 4)
 
 
+def test_what_a_replay_may_say_is_said_of_faults() -> None:
+    known = {(f.model, f.name) for f in EVERY}
+    for table in (replays.BOTH, replays.REPRODUCED, replays.UNDONE, replays.INHERITS):
+        for model, names in table.items():
+            assert {(model, name) for name in names} <= known
+    gates = next(f for f in EVERY if f.name == "gates in the order of ONNX")
+    assert [replays.told_by(gates, r) for r in replays.READINGS] == [("gate order",)] * 2
+
+
+@pytest.mark.parametrize(
+    ("label", "cause"),
+    [
+        ("silero_vad: gates in the order of ONNX", "gate order"),
+        ("rnnt_joint: gates in another order", "gate order"),
+        ("qwen3: gate and up exchanged", "swapped weights"),
+        ("toy_transformer: one future key seen", "wrong mask"),
+    ],
+)
+@pytest.mark.parametrize("reading", replays.READINGS)
+def test_blocks_tell_what_two_arrays_do_not(
+    tmp_path: Path, label: str, cause: str, reading: str
+) -> None:
+    (fault,) = studies.faults(label)
+    made = bench(models()[fault.model], 0, tmp_path / "b")
+    run = made.injected(fault, 12, 0)
+    plain = made.compared(run, 12)
+    assert made.has_block(plain, 12) and plain.cause is None
+    result = made.replayed(run, 12, reading)
+    found = outcome(fault, "tiny", 0, result, reading)
+    assert (found.printed, found.placed, found.right) == ((cause,), True, True)
+
+
+@pytest.mark.parametrize("reading", replays.READINGS)
+def test_no_block_is_blamed_for_rounding(tmp_path: Path, reading: str) -> None:
+    """A right port by limits of nothing: all tensors fail, and none has a cause."""
+    for policy in (FLOAT32, BFLOAT16):
+        made = bench(models()["rnnt_joint"], 0, tmp_path / policy, policy)
+        run = made.drifted(12, 1001)
+        made.compared(run, 12)
+        result = made.replayed(run, 12, reading, tight=True)
+        assert not result.ok
+        named = {r.cause.name for r in result.rows if r.cause}
+        assert named <= {"inherited", *WEAK}, named
+
+
+def test_a_place_is_no_diagnosis(tmp_path: Path) -> None:
+    """The block alone, where the fault is in it; where it is not, that is wrong."""
+    (fault,) = studies.faults("toy_transformer: norm over time")
+    made = bench(models()[fault.model], 0, tmp_path / "b")
+    run = made.injected(fault, 12, 0)
+    made.compared(run, 12)
+    result = made.replayed(run, 12, replays.RIGHT)
+    assert result.cause is not None and result.cause.name == "op mismatch"
+    assert outcome(fault, "tiny", 0, result, replays.RIGHT).printed == ()
+    elsewhere = replace(fault, first=("fe.mel",))
+    assert outcome(elsewhere, "tiny", 0, result, replays.RIGHT).wrong
+
+
 def test_the_study_as_a_command(tmp_path: Path, capsys: Any) -> None:
     command = argparse.ArgumentParser()
     studies.arguments(command)
@@ -139,7 +199,8 @@ def test_the_study_as_a_command(tmp_path: Path, capsys: Any) -> None:
     assert "26 missing bias" in said.out and "3 of 3 (100.0%)" in said.out
     assert "rnnt_joint, draw 0: 3 faults" in said.err
     record = json.loads(file.read_text())
-    assert len(record["outcomes"]) == 3
+    readings = [o["reading"] for o in record["outcomes"]]
+    assert readings.count("") == 3 and set(readings) <= {"", *replays.READINGS}
     assert record["rates"]["structural faults caught"] == {"good": 3, "of": 3}
     bad = command.parse_args(["--only", only, "--seeds", "1", "--json", str(file / "y")])
     with pytest.raises(GateError, match="cannot be written"):

@@ -13,6 +13,7 @@ from checks.gates.blocks.block import Block
 from checks.gates.comparison.record import Result
 from checks.gates.comparison.rejudging import rejudge
 from checks.gates.comparison.steps import NEXT
+from checks.gates.reports.blocks import to_json as blocks_to_json
 from checks.gates.reports.junit import junit
 from checks.gates.reports.terminal import to_json, verdict
 from tests.checks.gates.sides import TIGHT, judged, normal, write_limits, write_side
@@ -113,6 +114,64 @@ def test_blocks_that_were_run_are_not_offered_again_by_rejudging(tmp_path: Path)
     again = rejudge(tmp_path / "n.json", tight)
     assert isinstance(again, Result) and again.first is not None and again.first.name == "a"
     assert len(steps(again)) == 1 and "isolate" in steps(again)[0]
+
+
+def isolated(tmp_path: Path, call: Any, file: str = "i.json", candidate: Any = None) -> Path:
+    """What an isolation of one block, "b" of "a", writes."""
+    blocks = [Block("b", ("a",), call, {"w": normal(64, 64, seed=2)})]
+    given = candidate or tmp_path / "candidate"
+    found = gates.isolate(tmp_path / "reference", blocks, tmp_path / "limits.json", candidate=given)
+    (tmp_path / file).write_text(blocks_to_json(found))
+    return tmp_path / file
+
+
+def test_an_isolation_that_was_run_is_taken_over_by_rejudging(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    def turned(w: Any, x: Any) -> Any:
+        return x @ w["w"].T
+
+    w = normal(64, 64, seed=2)
+    ours = {"a": X, "b": X @ w}
+    result = judged(tmp_path, ours, {"a": X, "b": X @ w.T})
+    report, limits = tmp_path / "r.json", tmp_path / "limits.json"
+    report.write_text(to_json(result))
+    assert result.cause is None and "isolate" in steps(result)[0]
+    found = isolated(tmp_path, turned)
+    again = rejudge(report, limits, found)
+    assert isinstance(again, Result) and again.exit_code == 1 and steps(again) == []
+    assert again.cause is not None and again.cause.name == "transposed weight"
+    assert "w transposed" in again.answers[2].text
+    note = f"blocks isolated by {found}: the block of b is wrong by itself"
+    assert note in again.notes
+    report.write_text(to_json(again))  # and it stays so
+    kept = rejudge(report, limits)
+    assert isinstance(kept, Result) and steps(kept) == [] and kept.cause == again.cause
+    command = ["gate", "rejudge", str(report), "--tolerances", str(limits)]
+    assert main([*command, "--isolated", str(found)]) == 1
+    assert "next: " not in capsys.readouterr().out
+
+
+def test_an_isolation_that_says_little_or_is_of_other_dumps(tmp_path: Path) -> None:
+    result = judged(tmp_path, {"a": X, "b": Y}, {"a": X, "b": normal(24, 64, seed=9)})
+    report, limits = tmp_path / "r.json", tmp_path / "limits.json"
+    report.write_text(to_json(result))
+
+    def fails(w: Any, x: Any) -> Any:
+        raise ValueError("no")
+
+    stopped = rejudge(report, limits, isolated(tmp_path, fails))
+    assert isinstance(stopped, Result) and len(steps(stopped)) == 1  # it was not checked
+    right = rejudge(report, limits, isolated(tmp_path, lambda w, x: Y))
+    assert isinstance(right, Result) and right.cause is None and steps(right) == []
+    assert right.notes[-1].endswith("the block of b is right on the reference's inputs")
+    other = write_side(tmp_path / "other", {"a": X, "b": Y})
+    foreign = isolated(tmp_path, lambda w, x: Y, candidate=other)
+    with pytest.raises(gates.GateError, match="the isolation is of other dumps") as error:
+        rejudge(report, limits, foreign)
+    assert len(str(error.value).splitlines()) == 3
+    with pytest.raises(gates.GateError, match="no report of an isolation"):
+        rejudge(report, limits, report)
 
 
 def test_chosen_names_hide_no_hint(tmp_path: Path) -> None:
@@ -240,3 +299,53 @@ def test_other_problems_are_told_in_the_headline(tmp_path: Path) -> None:
     result = judged(tmp_path, {"a": X, "b": Y}, {"a": X, "b": X})
     start = "INVALID: 'a' and 'b' hold the same bytes on one side and differ on the other; 1 of 2 "
     assert verdict(result).startswith(start)
+
+
+# --- one value under two names ---
+
+
+def stream(residual: bool) -> dict[str, Any]:
+    """A block's branch and output, and what follows."""
+    branch = np.tanh(X)
+    out = X + branch if residual else branch
+    return {"in": X, "branch": branch, "out": out, "next": np.sin(out), "last": np.cos(3 * out)}
+
+
+def test_a_residual_that_is_left_out_is_no_reused_buffer(tmp_path: Path) -> None:
+    """What follows is off too: the candidate went on with it."""
+    result = judged(tmp_path, stream(True), stream(False))
+    assert (result.exit_code, result.problems) == (1, ())
+    assert result.first is not None and result.first.name == "out"
+    note = "branch and out hold the same bytes, and what follows is off too: the candidate has one "
+    assert sum(n.startswith(note) for n in result.notes) == 1
+    (tmp_path / "r.json").write_text(to_json(result))
+    again = rejudge(tmp_path / "r.json", tmp_path / "limits.json")
+    assert isinstance(again, Result) and again.exit_code == 1
+    assert sum(n.startswith(note) for n in again.notes) == 1
+
+
+def test_a_dump_of_the_wrong_tensor_changes_nothing_behind_it(tmp_path: Path) -> None:
+    right = stream(True)
+    wrong = {**right, "out": right["branch"]}
+    result = judged(tmp_path, right, wrong)
+    assert result.exit_code == 2
+    (problem,) = result.problems
+    assert problem.what == (
+        "'branch' and 'out' hold the same bytes on one side and differ on the other; "
+        "what follows is right"
+    )
+    assert problem.fix == "a buffer was reused: mark both for the dump (Dump.put, ad.tap)"
+
+
+@pytest.mark.parametrize("case", ["nothing behind", "off later", "the reference"])
+def test_what_tells_neither_leaves_both_readings(tmp_path: Path, case: str) -> None:
+    right, wrong = stream(True), stream(False)
+    if case == "nothing behind":
+        right, wrong = ({k: s[k] for k in ("in", "branch", "out")} for s in (right, wrong))
+    elif case == "off later":
+        wrong = {**right, "out": right["branch"], "last": wrong["last"]}
+    else:
+        right, wrong = wrong, right
+    result = judged(tmp_path, right, wrong)
+    assert result.exit_code == 2
+    assert result.problems[0].fix.endswith("; or one value stands for both")

@@ -80,6 +80,14 @@ def _state_exchanged(before: Any) -> Any:
     return step
 
 
+def _state_of_first_chunk(before: Any) -> Any:
+    def step(weights: Any, config: Any, chunk: Any, state: Any) -> Any:
+        y, found = before(weights, config, chunk, state)
+        return y, found._replace(h=state.h, c=state.c) if np.any(state.h) else found
+
+    return step
+
+
 SILERO = (
     _s("one sample late", 1, given(0, _one_late), "audio.window", "shifted"),
     _s("no window", 2, weight(BASIS, _unwindowed), "enc.stft.out"),
@@ -105,6 +113,8 @@ SILERO = (
     _s("cell not carried", 15, _no_state("c"), "dec.lstm.c_in#1", "constant"),
     _s("hidden and cell exchanged", 15, patched(f"{S}.step", _state_exchanged), "dec.lstm.h_in#1",
        "another tensor"),
+    _s("state of the first chunk kept", 15, patched(f"{S}.step", _state_of_first_chunk),
+       "dec.lstm.h_in#2", "stale"),
     _s("context not carried", 24, _no_state("context"), "audio.window#1", "partial"),
     _s("another model's weights", 20, lambda run: replace(run, weights={
         k: w if k == BASIS else np.roll(w, 1, -1) * w.dtype.type(1.1)
@@ -307,6 +317,8 @@ WHISPER = (
        n: f(w, s + 1, n)), "dec.pos_emb", "shifted"),
     _w("step in front of the past", 15, instead(f"{W}.grown", lambda past, new: np.concatenate(
         [new, past], 2)), "dec.gen.block.0.cache.k#1", "shifted", "slices permuted"),
+    _w("step not written", 15, instead(f"{W}.grown", lambda past, new: past),
+       "dec.gen.block.0.cache.k#1", "stale"),
     _w("step written over the last word", 15, instead(f"{W}.grown", lambda past, new:
        np.concatenate([past[:, :, :-1], new, 0 * new], 2)), "dec.gen.block.0.cache.k#1",
        "cache place"),

@@ -179,6 +179,12 @@ def _in_step(change: Any) -> Any:
     return patched(f"{T}.written", make)
 
 
+def _second_not_written(cache: Any, new: Any, start: int) -> Any:
+    """The prompt of eight words and one word are written, no more."""
+    whole = np.concatenate([cache[:, :start], new, cache[:, start + new.shape[1] :]], axis=1)
+    return cache if start > 8 else whole
+
+
 def _step_positions(by: int) -> Any:
     return patched(
         f"{T}.positions_from",
@@ -204,6 +210,8 @@ MASKS = (
     _f("step written two early", 15, _in_step(lambda f, c, new, at: f(c, new, at - 2)), CACHE,
        "cache place", "partial"),
     _f("step not written", 15, _in_step(lambda f, c, new, at: c), CACHE, "partial"),
+    _f("second step not written", 15, instead(f"{T}.written", _second_not_written),
+       "dec.gen2.block.0.k_cache", "stale"),
     _f("step at position zero", 15,
        patched(f"{T}.positions_from", lambda f: lambda start, count: f(
            0 if start else start, count)), CACHE, "cache position"),
