@@ -14,7 +14,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install sweep test lint bench clean distclean
+.PHONY: help install sweep test lint lint-tools bench clean distclean
 
 comma := ,
 space := $(subst ,, )
@@ -41,13 +41,20 @@ test: $(stamp) ## run the test suite on WORKERS processes
 	@echo "test: pytest on $(WORKERS) workers"
 	@$(VENV)/bin/python -m pytest -n $(WORKERS) --dist=worksteal $(ARGS)
 
-lint: $(dev_stamp) ## ruff check, ruff format --check, mypy
+# A VENV that was named is used as it is; into .venv go the tools that are missing.
+lint: $(if $(filter file,$(origin VENV)),$(dev_stamp),lint-tools) ## ruff check, ruff format --check, mypy
 	@echo "lint: ruff check"
 	@$(VENV)/bin/python -m ruff check .
 	@echo "lint: ruff format --check"
 	@$(VENV)/bin/python -m ruff format --check .
 	@echo "lint: mypy"
 	@$(VENV)/bin/python -m mypy
+
+lint-tools:
+	@for tool in ruff mypy; do \
+	  $(VENV)/bin/python -m $$tool --version >/dev/null 2>&1 || missing="$$missing $$tool"; done; \
+	  test -z "$$missing" || { echo "lint: $(VENV) lacks$$missing; nothing was installed into it:" \
+	  "make install VENV=$(VENV) EXTRAS=dev" >&2; exit 1; }
 
 bench: $(stamp) $(dev_stamp) ## run the benchmarks (they report, they never fail on a time)
 	@echo "bench: python -m benchmarks"

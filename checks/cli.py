@@ -5,17 +5,34 @@ import datetime
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 REPORT = Path("build/op-sweep")
+COMMANDS = ("sweep", "report", "check", "power", "gate", "doctor")
+# 2 is argparse's own. Of a gate it says that no comparison is valid (docs/gates.md).
+WRONG_USE, GATE_USE, INTERRUPTED = 2, 3, 130
+NOT_INSTALLED = "(run from its source folder, not installed)"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one sub-command; returns the exit code. A user's mistake is three lines, no traceback."""
-    arguments = parser().parse_args(argv)
+    try:
+        return _run(argv)
+    except KeyboardInterrupt:
+        print("gradsweep: stopped", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    words = sys.argv[1:] if argv is None else list(argv)
+    found = parser()
+    if words and not words[0].startswith("-") and words[0] not in COMMANDS:
+        return _unknown(words[0])
+    arguments = found.parse_args(words)
     if not hasattr(arguments, "run"):
-        parser().print_help()
-        return 2
+        found.print_help()
+        return WRONG_USE
     from autodiff.errors import AutodiffError
     from checks.results import ResultsError
     from checks.tolerance_file import ToleranceTableError
@@ -24,10 +41,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(arguments.run(arguments))
     except (AutodiffError, ResultsError, ToleranceTableError) as error:
         print(f"gradsweep: {error}", file=sys.stderr)
-        return 3
-    except KeyboardInterrupt:
-        print("gradsweep: stopped", file=sys.stderr)
-        return 130
+        return GATE_USE if arguments.command == "gate" else WRONG_USE
+
+
+def _unknown(word: str) -> int:
+    from autodiff.errors import nearest
+
+    fix = nearest(word, COMMANDS) or f"use one of {', '.join(COMMANDS)}"
+    print(f"gradsweep: there is no command {word!r}\n  {fix}", file=sys.stderr)
+    return WRONG_USE
 
 
 def parser() -> argparse.ArgumentParser:
@@ -35,7 +57,8 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="gradsweep", description="Is this derivative right, on every path it will be run on?"
     )
-    commands = top.add_subparsers(title="commands", metavar="COMMAND")
+    top.add_argument("--version", action=_Version, help="print the version and exit")
+    commands = top.add_subparsers(title="commands", metavar="COMMAND", dest="command")
     _sweep_arguments(commands.add_parser("sweep", help="every op, every sample, every surface"))
     report = commands.add_parser("report", help="write the page anew from a folder's JSON lines")
     report.add_argument("folder", nargs="?", default=REPORT, type=Path, help=f"default {REPORT}")
@@ -46,6 +69,17 @@ def parser() -> argparse.ArgumentParser:
     doctor = commands.add_parser("doctor", help="what is installed, missing or in the way")
     doctor.set_defaults(run=_doctor)
     return top
+
+
+class _Version(argparse.Action):
+    """Look the version up only where it is asked for."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, help: str) -> None:
+        super().__init__(option_strings, dest, nargs=0, default=argparse.SUPPRESS, help=help)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        print(f"gradsweep {versions().get('gradsweep', NOT_INSTALLED)}")
+        parser.exit()
 
 
 def _check_arguments(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -169,8 +203,9 @@ def _full(arguments: argparse.Namespace, found: Sequence[object]) -> int:
     items = [i for i in found if isinstance(i, Item)]
     started, clock = datetime.datetime.now(datetime.UTC), time.perf_counter()
     rows = []
-    with progress(len(items)) as advance:
-        for _, new in pool.run(items, arguments.workers):
+    # `results` is closed first: its processes have ended before the bar does.
+    with progress(len(items)) as advance, closing(pool.run(items, arguments.workers)) as results:
+        for _, new in results:
             rows += new
             advance(new)
     wall = time.perf_counter() - clock

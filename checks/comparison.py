@@ -218,6 +218,6 @@ def _needed(found: entrywise.Entries, componentwise: entrywise.Floats) -> tuple[
         return math.inf, math.inf
     small = found.size <= tolerances.constant("small_expected")
     margin = tolerances.constant("suggestion_margin")
-    atol = margin * float(found.error.max(where=small, initial=0.0))
-    rtol = margin * float(componentwise.max(where=~small, initial=0.0))
+    atol = margin * float(found.error[small].max(initial=0.0))
+    rtol = margin * float(componentwise[~small].max(initial=0.0))
     return atol, rtol

@@ -7,7 +7,7 @@ import os
 from rich.table import Table
 from rich.text import Text
 
-from checks.report.terminal import BAD, GOOD, QUIET, console
+from checks.report.terminal import BAD, GOOD, NEAR, QUIET, console
 
 OPTIONAL = (
     ("jax", "jax", "the emit and device surfaces"),
@@ -31,6 +31,7 @@ def report() -> int:
     for module, extra, use in OPTIONAL:
         table.add_row(module, *_state(module, extra), use)
     out.print(table)
+    out.print(plugin())
     problem = clashes()
     for name in (*VARIABLES, *(n for n in OWN if n in os.environ)):
         out.print(Text(f"{name}={os.environ.get(name, '(not set)')}"))
@@ -50,6 +51,17 @@ def _state(module: str, extra: str) -> tuple[Text]:
         return (Text(f'absent (optional): pip install "gradsweep[{extra}]"', style=QUIET),)
     version = importlib.metadata.version(DISTRIBUTIONS.get(module, module))
     return (Text(version, style=GOOD),)
+
+
+def plugin() -> Text:
+    """Whether pytest finds the plugin by itself: without it decorated functions are no tests."""
+    if importlib.metadata.entry_points(group="pytest11", name="gradsweep"):
+        return Text("pytest plugin: registered")
+    return Text(
+        "pytest plugin: not registered, decorated functions are not collected: "
+        "pytest -p checks.plugin, or install gradsweep",
+        style=NEAR,
+    )
 
 
 def clashes() -> list[str]:

@@ -58,8 +58,10 @@ def _floating(got: Array, want: Array, equal_nan: bool) -> Entries:
     finite = np.isfinite(apart)
     wrong = x != y
     if finite.all():  # so are x and y
-        special = np.zeros_like(finite)
-        size, error = np.abs(y), apart
+        size, none = np.abs(y), np.zeros(wrong.shape, np.bool_)
+        if size.all():  # no zero has another sign
+            return Entries(apart, size, finite, wrong, none, none)
+        special, error = none, apart
     else:
         finite = np.isfinite(x) & np.isfinite(y)
         # A reference beyond the range of a narrower result has that infinity as its right answer.
@@ -116,10 +118,11 @@ def ulps(got: Array, want: Array, found: Entries, dtype: np.dtype[np.generic]) -
             integers count in ones.
     """
     if kind(dtype) == FLOATING:
-        result = np.zeros(found.error.shape)
         at = found.finite & found.wrong
-        x, y = got[at].astype(np.float64), want[at].astype(np.float64)
-        result[at] = ulp_error(x, y, dtype)
+        if at.all():
+            return ulp_error(got, want, dtype)
+        result = np.zeros(found.error.shape)
+        result[at] = ulp_error(got[at], want[at], dtype)
     elif kind(dtype) == COMPLEX:
         real = np.float32 if dtype.itemsize == 8 else np.float64
         with quiet():

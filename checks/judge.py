@@ -59,7 +59,8 @@ class Judge:
         if self._worst is not None and self._pair is not None:
             actual, expected, how = self._pair
             found = compare(actual, expected, **how)
-            self._worst, self._pair = dataclasses.replace(self._worst, comparison=found), None
+            w, self._pair = self._worst, None
+            self._worst = Finding(w.label, w.error, w.allowed, w.tolerance, found, w.detail)
         return self._worst
 
     def compare(

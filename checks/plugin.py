@@ -56,6 +56,8 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     if config.getoption("--sweep-shard"):
         _shard(config.getoption("--sweep-shard"))
+    if not hasattr(config, "workerinput"):  # a mistake ends the run before workers start
+        _selected(config)
     from autodiff._guard import check_imports
 
     check_imports()
@@ -82,12 +84,11 @@ def _shard(text: str) -> tuple[int, int]:
     return part, count
 
 
-def pytest_collection_modifyitems(
-    session: pytest.Session, config: pytest.Config, items: list[pytest.Item]
-) -> None:
-    """The sweep's items in place of the tests, in one order for every xdist worker."""
-    if not _wanted(config):
-        return
+def _selected(config: pytest.Config) -> list[Item]:
+    """The items that the options select. Raises UsageError where names are unknown."""
+    from autodiff._guard import check_imports
+
+    check_imports()
     from autodiff.errors import AutodiffError
     from checks.runner import check_names
     from checks.runner import items as sweep_items
@@ -95,13 +96,30 @@ def pytest_collection_modifyitems(
     shard = config.getoption("--sweep-shard")
     try:
         check_names()
-        found = sweep_items(
+        return sweep_items(
             config.getoption("--sweep-op"),
             config.getoption("--sweep-surface"),
             _shard(shard) if shard else None,
         )
     except AutodiffError as error:
         raise pytest.UsageError(str(error)) from None
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Test files are not read where a sweep takes their place."""
+    if not _wanted(config) or not collection_path.is_file():
+        return None
+    named = {Path(str(a).split("::")[0]).resolve() for a in config.args}
+    return None if collection_path.resolve() in named else True
+
+
+def pytest_collection_modifyitems(
+    session: pytest.Session, config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    """The sweep's items in place of the tests, in one order for every xdist worker."""
+    if not _wanted(config):
+        return
+    found = _selected(config)
     collector = SweepCollector.from_parent(session, name="sweep", path=Path("sweep"))
     items[:] = [SweepItem.from_parent(collector, name=f"[{i.id}]", item=i) for i in found]
 

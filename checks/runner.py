@@ -346,6 +346,7 @@ def check_function(
 ) -> Rows:
     """Hold a function of arrays against itself on every surface, at its own arguments.
 
+    Narrow floating arguments are taken at float64; each surface has the dtypes it runs at.
     Arguments: a traceable function, its positional arguments (arrays in any containers), the
     surfaces to run (all that speak about functions by default). Returns one Row per surface and
     dtype; a surface whose package is missing gives a skipped row.

@@ -298,6 +298,13 @@ def _narrow(leaf: Array) -> Array:
     return leaf.astype(np.complex64) if leaf.dtype == np.complex128 else leaf
 
 
+def _wide(leaf: Any) -> Any:
+    """A floating or complex leaf of any width at double precision."""
+    dtype = np.dtype(getattr(leaf, "dtype", np.float64))
+    double = np.dtype(np.complex128 if dtype.kind == "c" else np.float64)
+    return leaf if dtype == double or not is_inexact(dtype) else leaf.astype(double)
+
+
 def _normal(rng: np.random.Generator, like: Array) -> Array:
     values = np.asarray(rng.normal(size=like.shape))
     if like.dtype.kind == "c":
@@ -391,6 +398,10 @@ def subjects_of(entry: Entry) -> list[Subject]:
 def from_function(
     function: Callable[..., Any], args: Sequence[Any], name: str | None = None, sample: str = "args"
 ) -> Subject:
-    """The subject of a user's own function at its own arguments."""
+    """The subject of a user's own function at its own arguments, in float64 (complex128).
+
+    Narrow ones are widened: differences need the digits, and f32 surfaces narrow by themselves.
+    """
+    wide: tuple[Any, ...] = tree.map_leaves(_wide, tuple(args))
     label = name or str(getattr(function, "__name__", "function"))
-    return Subject(label, sample, function, tuple(args), user=True)
+    return Subject(label, sample, function, wide, user=True)

@@ -89,7 +89,8 @@ def _distance(got: Array, exact: Array, rest: Array | None, form: Format, flush:
     """The signed distance from the exact result in its ulp, where neither is NaN."""
     with np.errstate(all="ignore"):
         exponent = np.where(exact == 0, form.min_exponent, np.frexp(exact)[1] - 1)
-        exponent = np.clip(exponent, form.min_exponent, form.max_exponent) - form.mantissa
+        exponent = np.minimum(np.maximum(exponent, form.min_exponent), form.max_exponent)
+        exponent = exponent - form.mantissa
         x = np.ldexp(got, -exponent)
         infinite = np.isinf(got)
         if infinite.any():
@@ -119,7 +120,7 @@ def _real(name: str, x: ArrayLike) -> NDArray[np.float64]:
             f"{name} is {array.dtype}",
             "judge .real and .imag one after the other",
         )
-    return np.asarray(array.astype(np.float64))
+    return np.asarray(array.astype(np.float64, copy=False))
 
 
 NO_DISTANCE = 2**64 - 1

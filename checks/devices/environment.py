@@ -164,6 +164,8 @@ def _device(name: str, reason: str | None) -> str:
     """Why a device cannot be used, in a line; JAX brings its CPU alone."""
     if reason is None:
         return "ok"
+    if name.startswith("torch-"):
+        return "not needed: the sweep runs on JAX, and check_gradients runs PyTorch by itself"
     short = textwrap.shorten(reason, _LONGEST, placeholder=" ...")
     optional = name.startswith("jax-") and name != "jax-cpu"
     return f"absent (optional): {short}" if optional else short

@@ -10,7 +10,7 @@ import numpy as np
 from autodiff.lower import mlir
 from autodiff.lower.child import CHILD, ChildError, ChildTimeout
 from autodiff.lower.stablehlo import INTERPRETED, UnsupportedError
-from checks.devices import kept
+from checks import kept
 
 Array = np.ndarray[Any, Any]
 TIMEOUT = 120.0

@@ -18,7 +18,7 @@ from autodiff.lower import mlir
 from autodiff.lower.jax import flat_function, input_dtypes, needs_x64
 from autodiff.program import Program
 from autodiff.rounding import cast
-from checks.devices import kept
+from checks import kept
 from checks.devices.batch import Array, Case, Outcome
 from checks.devices.environment import xla_options
 from checks.devices.interpreted import Emitted, interpret

@@ -1,10 +1,10 @@
 """`check_gradients`: every probe, mode and order in one call, one report."""
 
+import dataclasses
 import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from autodiff.errors import nearest
 from checks.gradients import framework as frameworks
 from checks.gradients.batch import batch_checks
 from checks.gradients.dense import full_jacobian, is_small
@@ -13,9 +13,16 @@ from checks.gradients.evidence import Evidence
 from checks.gradients.first import first_order
 from checks.gradients.higher import check_order, higher_orders
 from checks.gradients.modes import Modes, modes_of
+from checks.gradients.options import (
+    MODES,
+    allowed_verdicts,
+    check_claims,
+    check_numbers,
+    modes_named,
+    places,
+)
 from checks.gradients.probes import probe
 from checks.gradients.report import (
-    ALLOWED,
     KINK,
     PASS,
     PRECEDENCE,
@@ -34,14 +41,14 @@ def check_gradients(
     f: Callable[..., Any],
     *args: Any,
     order: int = 1,
-    modes: Sequence[str] = ("forward", "reverse"),
+    modes: str | Sequence[str] = ("forward", "reverse"),
     framework: str | None = None,
     vjp: Callable[..., Any] | None = None,
     jvp: Callable[..., Any] | None = None,
     gradient: Callable[..., Any] | None = None,
     jac: Callable[..., Any] | None = None,
     argnums: int | Sequence[int] | None = None,
-    symmetric: Sequence[int] = (),
+    symmetric: int | Sequence[int] = (),
     tolerance: float | None = None,
     allow: Collection[str] = (),
     vmap: bool = True,
@@ -65,7 +72,8 @@ def check_gradients(
         order: 1, 2 or 3.
         modes: "forward", "reverse" or both. A mode that the function does not have is reported as
             not defined.
-        framework: "numpy" (or "autodiff"), "jax", "torch"; found from the arguments by default.
+        framework: "numpy" (or "autodiff"), "jax", "torch"; found from the arguments by default,
+            else from the modules that the function's own code names.
         vjp: `vjp(*args, ct) -> tuple`, hand-written.
         jvp: `jvp(args, tangents) -> tangent`, hand-written.
         gradient: `gradient(*args) -> array or tuple` of a scalar function, hand-written.
@@ -89,7 +97,8 @@ def check_gradients(
         A GradientReport; `report.raise_if_failed()` turns a failed one into an exception.
 
     Raises:
-        TargetError: nothing to differentiate, unknown modes, orders or allowances.
+        TargetError: nothing to differentiate; options that are not what they may be; two claims of
+            one derivative.
         FrameworkError: an unknown framework, or arrays of two.
 
     At a kink the derivative must lie between the one-sided slopes; the verdict is KINK.
@@ -103,8 +112,10 @@ def check_gradients(
         )
     manual = Manual(vjp, jvp, gradient, jac)
     target = _target(f, args, framework, argnums, symmetric, manual, seed, name)
-    allowed = _allowed(allow)
+    allowed = allowed_verdicts(allow)
     check_order(order, target.name)
+    check_numbers(tolerance, seed, target.name)
+    modes = modes_named(modes, target.name)
     notes: list[str] = []
     with target.scope():
         checks = probe(target, notes)
@@ -117,9 +128,20 @@ def check_gradients(
             checks += framework_checks(target) if surfaces else []
             if failed and explain:
                 diagnosis = diagnose(target, found, checks, failed, notes)
-    return _report(
-        target, checks, diagnosis, allowed, [*notes, *dict.fromkeys(target.notes)], start
-    )
+    notes = [*notes, *dict.fromkeys(target.notes)]
+    report = _report(target, checks, diagnosis, allowed, notes, start)
+    changed = {
+        "order": (order, 1),
+        "modes": (modes, MODES),
+        "framework": (framework, None),
+        "tolerance": (tolerance, None),
+        "allow": (allow, ()),
+        "vmap": (vmap, True),
+        "surfaces": (surfaces, False),
+        "full": (full, None),
+    }
+    settings = {k: v for k, (v, usual) in changed.items() if v != usual}
+    return dataclasses.replace(report, reproduce=again(target, settings))
 
 
 def _derivatives(
@@ -155,49 +177,26 @@ def _target(
     args: tuple[Any, ...],
     named: str | None,
     argnums: int | Sequence[int] | None,
-    symmetric: Sequence[int],
+    symmetric: int | Sequence[int],
     manual: Manual,
     seed: int | None,
     name: str | None,
 ) -> Target:
-    chosen = frameworks.framework(named) if named else frameworks.detect(f, args)
+    chosen = frameworks.framework(named) if named else frameworks.detect(f, args, not manual.given)
     function, prepared = chosen.prepare(f, tuple(args))
     label = name or str(getattr(function, "__name__", type(function).__name__))
-    nums = (argnums,) if isinstance(argnums, int) else argnums
-    if nums is not None:
-        _in_range(nums, len(prepared), label)
+    check_claims(manual, label)
+    count = len(prepared)
     return Target(
         name=label,
         framework=chosen,
         function=function,
         args=tuple(prepared),
-        argnums=None if nums is None else tuple(n % len(prepared) for n in nums),
-        symmetric=tuple(symmetric),
+        argnums=None if argnums is None else places("argnums", argnums, count, label),
+        symmetric=places("symmetric", symmetric, count, label),
         manual=manual,
         seed=seed,
     )
-
-
-def _in_range(nums: Sequence[int], count: int, name: str) -> None:
-    for n in nums:
-        if not -count <= n < count:
-            raise TargetError(
-                f"argnums={n}, but {name} was given {count} arguments",
-                f"in check_gradients({name}, ...)",
-                f"use argnums between 0 and {count - 1}",
-            )
-
-
-def _allowed(allow: Collection[str]) -> frozenset[str]:
-    words = [allow] if isinstance(allow, str) else list(allow)
-    for word in words:
-        if word not in ALLOWED:
-            raise TargetError(
-                f"allow={word!r} is not known; {nearest(word, ALLOWED)}".rstrip("; "),
-                "in check_gradients(allow=...)",
-                f"allow any of {', '.join(ALLOWED)}",
-            )
-    return frozenset(ALLOWED[w] for w in words)
 
 
 def _report(
@@ -229,6 +228,5 @@ def _report(
         seconds=time.perf_counter() - start,
         detectable=max(first, default=float("nan")),
         seed=target.seed or 0,
-        reproduce=again(target),
         diagnosis_calls=target.tally.diagnosis,
     )

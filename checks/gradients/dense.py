@@ -319,11 +319,22 @@ def _scales(target: Target, found: Compressed) -> Array:
     return np.where(made > 0, made, 1.0)
 
 
+def _own_scales(target: Target, found: Compressed) -> Array:
+    """The same by the Jacobian's own entries, times how far each group moves: entries of small
+    arguments move little beside large ones.
+    """
+    moved = np.array([np.max(np.abs(found.direction[g]), initial=0.0) for g in found.groups])
+    moved = np.where(moved > 0, moved, 1.0)
+    alone = dataclasses.replace(found, claimed=found.claimed / moved, value=found.value / moved)
+    return np.asarray(_scales(target, alone) * moved)
+
+
 def _verdict(
     target: Target, modes: Modes, found: Compressed, tolerance: float
 ) -> tuple[list[Check], list[Evidence]]:
     scale = _scales(target, found)
-    allowed = np.maximum(found.allowed, tolerance * scale)
+    own = np.minimum(scale, _own_scales(target, found))
+    allowed = np.maximum(found.allowed, tolerance * own)
     off = np.abs(found.claimed - found.value)
     shares, error = allowed / scale, off / scale
     share = float(np.max(shares, initial=0.0, where=np.isfinite(shares)))
@@ -333,7 +344,7 @@ def _verdict(
     )
     for row, column in suspicious[:SMALL]:
         at = (int(row), int(column))
-        check, evidence, noise = _entry(target, modes, found, at, (share, scale), tolerance)
+        check, evidence, noise = _entry(target, modes, found, at, (share, scale, own), tolerance)
         if check is not None:
             return [check], [evidence]
         share = max(share, noise)
@@ -352,14 +363,14 @@ def _entry(
     modes: Modes,
     found: Compressed,
     at: tuple[int, int],
-    numbers_: tuple[float, Array],
+    numbers_: tuple[float, Array, Array],
     tolerance: float,
 ) -> tuple[Check | None, Evidence, float]:
     """A suspicious entry under a ladder of its own: a check that failed, or None and the share
     of the scale that noise explains.
     """
     row, column = at
-    share, scale = numbers_
+    share, scale, own = numbers_
     result, cotangents = result_cotangents(target.centre, row)
     evidence = Evidence(target, cotangents, None, push=modes.forward, tolerance=tolerance)
     if modes.reverse is not None:
@@ -386,7 +397,7 @@ def _entry(
         entry.error,
         output=f"result {target.smooth[result[0]]}{bracket(result[1])}",
     )
-    error = abs(entry.probe.residual) / scale[row, column]
+    error = abs(entry.probe.residual) / own[row, column]
     text = f"derivative {worst.derivative:.9g}, difference {worst.difference:.9g}"
     return Check("jacobian", WRONG, float(error), share, share, text, worst), evidence, 0.0
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from checks.gradients.fine import is_unsure, settled
 from checks.gradients.grain import Grain, grain
 from checks.gradients.ladder import (
     Estimate,
@@ -171,6 +172,9 @@ class Evidence:
         the deep one is contradicted too, its probe is `doubtful`.
         """
         gaps = self._gaps(probe, found, gaps)
+        finer = self._finer(probe, found, gaps)
+        if finer is not None:
+            return finer
         witness, stands = self._stands(probe, found, gaps)
         if stands:
             return probe, found
@@ -184,6 +188,23 @@ class Evidence:
             self.probes.remove(deep)
             deep = dataclasses.replace(deep, doubtful=True)
         return deep, estimate
+
+    def _finer(self, probe: Probe, found: Estimate, gaps: Array) -> tuple[Probe, Estimate] | None:
+        """The same by far finer steps, where only they settle."""
+        line = self.line(probe.direction)
+        if not is_unsure(found, gaps):
+            return None
+        fine = settled(line, found, gaps)
+        if fine is None:
+            return None
+        deep = climb(line, witness=line.rung(constant("witness_step") * fine.step))
+        apart = np.abs(deep.value - fine.value) > deep.allowed + fine.allowed
+        if deep.allowed[0] < fine.allowed[0] and not (apart[0] or deep.jump[0] or deep.diverges[0]):
+            fine = deep
+        if probe in self.probes:
+            self.probes.remove(probe)
+        numbers = (float(fine.value[0]), float(fine.error[0]), float(fine.allowed[0]))
+        return self._kept(probe.direction, (probe.claimed, *numbers)), fine
 
     def _gaps(self, probe: Probe, found: Estimate, gaps: Array | None = None) -> Array:
         gaps = np.zeros_like(found.value) if gaps is None else gaps

@@ -140,7 +140,7 @@ def _entrywise(
     """Each entry of the tangent against the difference of that result."""
     got, value, allowed, jump, scale = _compared(evidence, judged, dots)
     off = np.abs(got - value)
-    bad = ~(off <= allowed + jump)
+    bad = ~(off <= allowed + (1 + constant("kink_slack")) * jump)
     size = np.where(scale > 0, scale, 1.0)
     worst = int(np.argmax(np.where(np.isfinite(off), off / size, np.inf))) if off.size else 0
     share = float(np.max(allowed / size, initial=0.0))
@@ -226,5 +226,15 @@ def _dot(work: Work, dots: Sequence[Array], judged: Judged) -> Check:
     elif judged.probe.explains > constant("narrow_inside") * judged.probe.size:
         allowed = constant("narrow_units") * unit_of(np.dtype(np.float32))
     error = abs(left - right) / terms if terms else abs(left - right)
-    verdict = PASS if error <= allowed else WRONG
-    return Check("dot", verdict, error, allowed, allowed, f"<u, Jv> {left!r}, <J^T u, v> {right!r}")
+    text = f"<u, Jv> {left!r}, <J^T u, v> {right!r}"
+    hidden = _coarse_inside(judged)
+    if allowed < error <= hidden:
+        text += "; the function computes in float16 or bfloat16 inside, or is as noisy"
+        return Check("dot", INCONCLUSIVE, error, hidden, hidden, text)
+    return Check("dot", PASS if error <= allowed else WRONG, error, allowed, allowed, text)
+
+
+def _coarse_inside(judged: Judged) -> float:
+    """What the modes may differ by where differences show noise as of float16 or bfloat16."""
+    share = judged.probe.explains / judged.probe.size if judged.probe.size else 0.0
+    return min(share, constant("narrow_most")) if share > constant("coarse_inside") else 0.0

@@ -14,6 +14,7 @@ import numpy as np
 
 from autodiff import tree
 from autodiff.errors import AutodiffError, nearest
+from checks.gradients.naming import framework_of
 
 Array = np.ndarray[Any, Any]
 Native = Any
@@ -91,8 +92,9 @@ def framework(name: str) -> Framework:
     return found
 
 
-def detect(function: Any, args: Sequence[Any]) -> Framework:
-    """The framework of a function and its arguments: that of its arrays, else NumPy.
+def detect(function: Any, args: Sequence[Any], by_code: bool = True) -> Framework:
+    """The framework of a function and its arguments: that of its arrays, else the one that its own
+    code names (where `by_code`), else NumPy.
 
     Raises FrameworkError where arrays of two frameworks meet.
     """
@@ -109,4 +111,5 @@ def detect(function: Any, args: Sequence[Any]) -> Framework:
             f"in the arguments of {getattr(function, '__name__', function)!r}",
             "convert them to one framework, or name it: framework='jax'",
         )
-    return framework(present[0] if present else "numpy")
+    code = framework_of(function) if by_code and not present else None
+    return framework(present[0] if present else code or "numpy")

@@ -14,6 +14,7 @@ import numpy as np
 
 from checks.gradients.evidence import Direction, Evidence, Probe
 from checks.gradients.ladder import Estimate
+from checks.tolerances import constant
 
 Array = np.ndarray[Any, Any]
 Signal = Callable[[Probe], float]
@@ -72,7 +73,7 @@ class Entry:
     @property
     def is_inside(self) -> bool:
         """Whether the claim lies between the one-sided slopes."""
-        slack = self.probe.allowed / self.step
+        slack = self.probe.allowed / self.step + constant("kink_slack") * abs(self.jump)
         low, high = sorted(self.sides)
         return low - slack <= self.derivative <= high + slack
 

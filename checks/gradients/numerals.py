@@ -30,8 +30,10 @@ def aligned(values: Sequence[complex | float], error: float) -> list[str]:
 
 
 def _zero(shown: str, value: float, decimals: int) -> str:
-    """A zero as one digit, in the column of the others' units."""
-    return "0" + " " * decimals if value == 0 else shown
+    """A zero as one digit, in the column of the others' units; what rounds to it has no sign."""
+    if value == 0:
+        return "0" + " " * decimals
+    return shown.removeprefix("-") if float(shown) == 0 else shown
 
 
 def _complex(value: complex, error: float) -> str:

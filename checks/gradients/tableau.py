@@ -45,10 +45,17 @@ def noise_of(line: Line, blocks: Sequence[Sequence[Rung]]) -> Array:
         noise = np.maximum(noise, np.where(grows & ~rests, moves[k] * steps[k], 0.0))
     lost = flat & flat[0]
     for block, move, step in zip(known[:-1], moves[:-1], steps[:-1], strict=True):
-        moving = np.any([r.odd != 0 for r in block], axis=0)
+        moving = np.any([r.odd != 0 for r in block], axis=0) & ~_one_side(block)
         noise = np.where(lost & moving, np.maximum(noise, move * step), noise)
     noise = np.max([noise, grain, _lost_of(known)], axis=0)
     return np.where(_isjump_of(known), 0.0, noise)
+
+
+def _one_side(block: Sequence[Rung]) -> Array:
+    """Readings that move on one side alone at every step: a kink nearby, beside a flat piece."""
+    gaps = [np.abs(np.abs(r.even) - np.abs(r.odd)) for r in block]
+    same = [g <= constant("kink_slack") * np.abs(r.odd) for g, r in zip(gaps, block, strict=True)]
+    return np.asarray(np.all(same, axis=0))
 
 
 def _lost_of(blocks: Sequence[Sequence[Rung]]) -> Array:

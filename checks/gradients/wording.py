@@ -4,7 +4,7 @@ import dataclasses
 import math
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
 from checks.compare import round_up, short
@@ -82,7 +82,7 @@ def rich_text(report: GradientReport) -> Any:
 
 def rows(report: GradientReport) -> list[Row]:
     """Label, text and style of every line."""
-    head = [("", _title(report), _colour(report))]
+    head: list[Row] = [("", _title(report), _colour(report))]
     if report.ok and report.verdict == PASS:
         return [*head, *_passed(report)]
     body = [*_numbers(report), *_where(report), *_why(report)]
@@ -98,6 +98,9 @@ def _title(report: GradientReport) -> str:
     worst = _main(report)
     surface = f"[{worst.name}]" if worst is not None and report.verdict != PASS else ""
     ending = ", allowed" if report.ok and report.verdict != PASS else ""
+    unchecked = _unchecked(report)
+    if report.verdict == PASS and unchecked:
+        ending = ", first order only" if "second" in unchecked[0][1] else ", not the third order"
     return f"{report.verdict} {report.name}{surface} ({report.framework}){ending}"
 
 
@@ -126,7 +129,8 @@ def _numbers(report: GradientReport) -> list[Row]:
     """The worst entry: derivative, difference and ratio under one another."""
     worst, main = report.worst, _main(report)
     if worst is None:
-        found = _wrapped("found", main.detail, "") if main is not None and main.detail else []
+        # All of it: the last line is the way out.
+        found = _wrapped("found", main.detail, "", 9) if main is not None and main.detail else []
         return [*found, *_noise(main)]
     index = f"[{', '.join(map(str, worst.index))}]" if worst.index else ""
     entry = f"{worst.argument}{index}"
@@ -174,6 +178,7 @@ def _convention(worst: Worst) -> str:
     assert worst.left is not None and worst.right is not None
     value, low, high = float(worst.derivative.real), worst.left, worst.right
     near = 4 * worst.error + constant("gradient_tolerance") * max(abs(low), abs(high))
+    near += constant("kink_slack") * abs(high - low)
     for name, side in (
         ("the left slope", low),
         ("the right slope", high),
@@ -308,8 +313,10 @@ def _reproduced(report: GradientReport) -> list[Row]:
     return _wrapped("again", line, "cyan", 2)
 
 
-def again(target: Target) -> str:
-    """One line that makes the same check again, by the names of its arguments."""
+def again(target: Target, settings: Mapping[str, Any] | None = None) -> str:
+    """One line that makes the same check again, by the names of its arguments; `settings` are the
+    options that were set.
+    """
     manual = target.manual
     written = {f.name: getattr(manual, f.name) for f in dataclasses.fields(manual)}
     parts = [target.name, *target.parameters]
@@ -318,6 +325,7 @@ def again(target: Target) -> str:
         parts.append(f"argnums={target.argnums}")
     if target.symmetric:
         parts.append(f"symmetric={target.symmetric}")
+    parts += [f"{k}={v!r}" for k, v in (settings or {}).items()]
     if target.seed:
         parts.append(f"seed={target.seed}")
     return f"checks.check_gradients({', '.join(parts)})"
@@ -345,12 +353,23 @@ def _passed(report: GradientReport) -> list[Row]:
     missing = dict.fromkeys(c.name for c in report.checks if c.verdict == UNDEFINED)
     names = _grouped([c.name for c in done])
     names += f" (not defined: {', '.join(missing)})" if missing else ""
-    made = _wrapped("checks", names, "", 2)
+    made = [*_wrapped("checks", names, "", 2), *_unchecked(report)]
     if math.isfinite(report.detectable):
         number = round_up(report.detectable)
         made.append(("catches", f"an error of {number} of the largest entry, and larger ones", ""))
     made += [row for note in report.notes[:1] for row in _wrapped("note", note, "", 1)]
     return [*made, ("calls", _calls(report), "dim")]
+
+
+def _unchecked(report: GradientReport) -> list[Row]:
+    """The orders asked for of which nothing could be checked, and why."""
+    made: list[Row] = []
+    for order in ("second", "third"):
+        own = [c for c in report.checks if c.name.startswith(order)]
+        if own and all(c.verdict == UNDEFINED for c in own):
+            text = f"the {order} order, though asked for: {own[0].detail}"
+            made += _wrapped("not checked", text, "yellow", 2)
+    return made
 
 
 __all__ = ["ALLOWED", "aligned", "rich_text", "rows", "show", "text"]

@@ -25,6 +25,7 @@ from checks.power.study import (
 from checks.power.study import (
     EXPLAINED as WITH_REASON,
 )
+from checks.report.terminal import BAD
 from checks.report.wording import duration, number, plural
 from checks.tolerances import constant
 
@@ -120,7 +121,7 @@ def print_study(
     for status, title in ((BROKEN, "does not run"), (SURVIVED, "SURVIVES")):
         for o in (o for o in outcomes if o.status == status):
             text = f"{o.mutant.name} {title}: differs by {number(o.difference)} at {o.sample}"
-            out.print(Text(f"{text}{_note(o)}", style="bold #d55e00"), soft_wrap=True)
+            out.print(Text(f"{text}{_note(o)}", style=BAD), soft_wrap=True)
     for o in (o for o in outcomes if o.status == WITH_REASON):
         out.print(Text(f"{o.mutant.name} is explained: {o.note}"), soft_wrap=True)
     if verbose:
@@ -208,7 +209,7 @@ def print_alarms(out: Console, alarms: Sequence[Alarms], seeds: int, wall: float
     rows = [row for a in alarms for row in a.rows]
     for row in rows:
         name = f"{row.op} {row.sample} {row.surface} (seed {row.seed})"
-        out.print(Text(f"FALSE ALARM {name}: {row.message}", style="bold #d55e00"), soft_wrap=True)
+        out.print(Text(f"FALSE ALARM {name}: {row.message}", style=BAD), soft_wrap=True)
     checks = sum(a.checks for a in alarms)
     out.print(
         Text(
@@ -231,7 +232,7 @@ def print_checker(out: Console, found: Sequence[CheckerOutcome], wall: float) ->
     out.print()
     for o in (o for o in found if not holds(o)):
         where = "" if o.named is not False else ", another entry named"
-        out.print(Text(f"{o.name} was {o.verdict}{where}", style="bold #d55e00"), soft_wrap=True)
+        out.print(Text(f"{o.name} was {o.verdict}{where}", style=BAD), soft_wrap=True)
     good = sum(map(holds, found))
     calls = max((o.evaluations for o in found), default=0)
     out.print(

@@ -1,11 +1,11 @@
 """Jobs on several processes, or in this one, results as they come."""
 
 import concurrent.futures
-import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from checks.pool import prepare_worker
+from checks.processes import executors, uninterrupted
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -17,9 +17,8 @@ def each(function: Callable[[Job], Result], jobs: Sequence[Job], workers: int) -
         for job in jobs:
             yield function(job)
         return
-    context = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(
-        workers, mp_context=context, initializer=prepare_worker
-    ) as pool:
-        for future in concurrent.futures.as_completed(pool.submit(function, j) for j in jobs):
+    with executors(1, workers, prepare_worker) as (pool,):
+        with uninterrupted():
+            futures = [pool.submit(function, job) for job in jobs]
+        for future in concurrent.futures.as_completed(futures):
             yield future.result()

@@ -5,13 +5,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from autodiff.errors import nearest
+from checks.gradients.naming import framework_of
 from checks.gradients.report import ALLOWED, GradientReport
 from checks.properties.arguments import (
     Call,
     PropertyError,
     by_name,
     by_position,
-    framework_of,
     label,
     parameters,
     where_is,

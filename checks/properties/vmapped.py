@@ -5,8 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from autodiff.errors import nearest
+from checks.gradients.naming import framework_of
 from checks.gradients.report import UNDEFINED
-from checks.properties.arguments import Call, PropertyError, by_name, framework_of, label, where_is
+from checks.properties.arguments import Call, PropertyError, by_name, label, where_is
 from checks.properties.outcome import FAILED, PASSED, SKIPPED, Outcome
 
 SURFACES = ("vmap_loop", "vmap_sizes", "vmap_out_axes", "vmap_gradients", "vmap_nested")

@@ -25,8 +25,10 @@ from checks.results import FAIL, STALE, Row, Summary, SurfaceSummary, severity, 
 
 BAR_CELLS, BAR_DECADES = 8, 4
 PLAIN_WIDTH, PLAIN_STEPS, NARROW = 200, 10, 110
-# Blue and orange stay apart for every common colour vision; red is for text beside a word.
-GOOD, NEAR, BAD, QUIET = "#4c8dd6", "#e69f00", "bold #d55e00", "grey58"
+NAMES = 20  # columns that the names of ops want
+# Blue and orange stay apart for every common colour vision; red is for text beside a word, and
+# the terminal's own: of 16 colours the nearest to a vermilion is yellow.
+GOOD, NEAR, BAD, QUIET = "#4c8dd6", "#e69f00", "bold red", "grey58"
 
 
 class Advance(Protocol):
@@ -146,13 +148,18 @@ def print_report(
         out.print(_table(found, out))
         out.print()
     for note in notes:
-        out.print(Text(f"note: {note}"), soft_wrap=True)
+        _say(out, Text(f"note: {note}"))
     for name, count in found.missing.items():
-        out.print(Text(f"not run for want of {name}: {plural(count, 'check')}"), soft_wrap=True)
-    out.print(_totals(found, wall), soft_wrap=True)
+        _say(out, Text(f"not run for want of {name}: {plural(count, 'check')}"))
+    _say(out, _totals(found, wall))
     if path is not None:
         out.print(Text(f"report: {os.fspath(path)}"), soft_wrap=True)
     return found
+
+
+def _say(out: Console, text: Text) -> None:
+    """Print a sentence: on a terminal broken between words, elsewhere one line."""
+    out.print(text, soft_wrap=not out.is_terminal)
 
 
 def _print_failures(out: Console, rows: list[Row], limit: int) -> None:
@@ -184,7 +191,9 @@ def _print_failures(out: Console, rows: list[Row], limit: int) -> None:
 
 
 def _table(found: Summary, out: Console) -> Table:
-    """Return a line for each surface; counts that are 0 throughout have no column."""
+    """Return a line for each surface; counts that are 0 throughout have no column, nor have those
+    that the totals repeat where names would not fit beside them.
+    """
     narrow = out.width < NARROW
     counts = [
         name
@@ -192,6 +201,9 @@ def _table(found: Summary, out: Console) -> Table:
         if name in ("checks", "failures")
         or (getattr(found, name) and not (narrow and name == "passed"))
     ]
+    for name in ("skipped", "excluded"):
+        if name in counts and _rest(_widths(found, counts, out.width), out.width) < NAMES:
+            counts.remove(name)
     table = _columns(found, counts, out.width)
     for name, part in found.surfaces.items():
         share = _headroom(part, bars=out.is_terminal and not narrow)
@@ -203,27 +215,41 @@ def _table(found: Summary, out: Console) -> Table:
 
 
 def _columns(found: Summary, counts: list[str], room: int) -> Table:
-    """Return the empty table, no wider than `room`: only "worst" gives way."""
-    narrow = room < NARROW
-    gap = 1 if narrow else 2
+    """Return the empty table, no wider than `room`: "worst" gives way, on more lines."""
+    gap = 1 if room < NARROW else 2
     table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
-    widths = {
-        "surface": max(map(len, found.surfaces), default=0),
-        **{name: max(len(_heading(name)), len(f"{getattr(found, name):,}")) for name in counts},
-        "of tolerance": len("of tolerance") if narrow else BAR_CELLS + 6,
-        "worst": 0,
-        "time": len(duration(found.seconds)),
-    }
-    rest = room - sum(widths.values()) - len(widths) * gap
+    widths = _widths(found, counts, room)
+    rest = _rest(widths, room)
     for name, width in widths.items():
         table.add_column(
             _heading(name),
             justify="right" if name in (*counts, "time") else "left",
-            no_wrap=True,
+            no_wrap=name != "worst",
+            overflow="fold",
             min_width=width,
             max_width=max(len("worst"), rest) if name == "worst" else None,
         )
     return table
+
+
+def _widths(found: Summary, counts: list[str], room: int) -> dict[str, int]:
+    """Return what each column needs at least."""
+    widths = {
+        "surface": max(map(len, found.surfaces), default=0),
+        **{name: max(len(_heading(name)), len(f"{getattr(found, name):,}")) for name in counts},
+        "of tolerance": len("of tolerance") if room < NARROW else BAR_CELLS + 6,
+        "worst": 0,
+        "time": len(duration(found.seconds)),
+    }
+    if _rest(widths, room) < NAMES:
+        widths = {"used" if n == "of tolerance" else n: w for n, w in widths.items()}
+        widths["used"] = len("<0.1%")
+    return widths
+
+
+def _rest(widths: dict[str, int], room: int) -> int:
+    """Return how many columns are left for "worst"."""
+    return room - sum(widths.values()) - len(widths) * (1 if room < NARROW else 2)
 
 
 def _heading(name: str) -> str:

@@ -9,7 +9,7 @@ import autodiff as ad
 from autodiff import tree
 from autodiff.batch import batch_eval, batch_program
 from autodiff.native import quiet, replay
-from autodiff.program import sub_programs
+from autodiff.program import Program, sub_programs
 from checks.judge import CheckError, Judge
 from checks.modes import pulled
 from checks.subject import Subject
@@ -25,19 +25,16 @@ def rows(leaf: Array, count: int) -> list[Array]:
     function that ignores scale tells rows apart too), vectors and integers rotated unless they
     are in order, single integers lowered, alternating bools.
     """
-    made = []
-    for b in range(count):
-        if leaf.dtype.kind in "fc":
-            uneven = np.linspace(0.5, 1.5, max(leaf.size, 1))[: leaf.size].reshape(leaf.shape)
-            scaled = leaf * (1.0 + 0.01 * b * uneven)
-            made.append(np.asarray(np.roll(scaled, b) if _may_rotate(leaf) else scaled))
-        elif leaf.dtype.kind == "b":
-            made.append(np.asarray(leaf ^ bool(b % 2)))
-        elif leaf.size == 1:
-            made.append(np.asarray(np.maximum(leaf, b) - b, leaf.dtype))
-        else:
-            made.append(np.roll(leaf.ravel(), b).reshape(leaf.shape))
-    return made
+    if leaf.dtype.kind in "fc":
+        uneven = np.linspace(0.5, 1.5, max(leaf.size, 1))[: leaf.size].reshape(leaf.shape)
+        rotates = _may_rotate(leaf)
+        scaled = [leaf * (1.0 + 0.01 * b * uneven) for b in range(count)]
+        return [np.asarray(np.roll(x, b) if b and rotates else x) for b, x in enumerate(scaled)]
+    if leaf.dtype.kind == "b":
+        return [np.asarray(leaf ^ bool(b % 2)) for b in range(count)]
+    if leaf.size == 1:
+        return [np.asarray(np.maximum(leaf, b) - b, leaf.dtype) for b in range(count)]
+    return [np.roll(leaf.ravel(), b).reshape(leaf.shape) for b in range(count)]
 
 
 def _may_rotate(leaf: Array) -> bool:
@@ -117,7 +114,7 @@ def _compare_loops(
             for i, (x, a) in enumerate(zip(subject.leaves, axes, strict=True))
         ]
         if len(combinations) > 1 or all(flags):
-            program, mapped = batch_program(subject.program, ROWS, flags)
+            program, mapped = _batched(subject, subject.program, flags)
             outs = replay(program)(moved)
         else:
             outs, mapped = batch_eval(subject.program, ROWS, moved, flags)
@@ -125,6 +122,18 @@ def _compare_loops(
             full = got if is_mapped else np.broadcast_to(got, (ROWS, *got.shape))
             label = f"batch {ROWS}, in_axes {axes}, result {i}"
             _judge_batch(subject, judge, label, full, want)
+
+
+def _batched(
+    subject: Subject, program: Program, flags: tuple[bool, ...]
+) -> tuple[Program, tuple[bool, ...]]:
+    """`batch_program` of one of the subject's programs over three rows, made once."""
+    known: dict[Any, Any] = subject.notes.setdefault("vmap programs", {})
+    at = id(program), flags  # the subject holds its programs
+    if at not in known:
+        known[at] = batch_program(program, ROWS, flags)
+    found: tuple[Program, tuple[bool, ...]] = known[at]
+    return found
 
 
 def _compare_vmap(
@@ -173,8 +182,11 @@ def _at_row(subject: Subject, flags: tuple[bool, ...], row: int) -> list[Array]:
 
 def _is_leaf(subject: Subject, index: int) -> bool:
     """Whether the first row of a leaf is that leaf, bit by bit."""
-    row, leaf = _rows(subject, index)[0], subject.leaves[index]
-    return row.dtype == leaf.dtype and row.tobytes() == leaf.tobytes()
+    known: dict[int, bool] = subject.notes.setdefault("vmap leaves", {})
+    if index not in known:
+        row, leaf = _rows(subject, index)[0], subject.leaves[index]
+        known[index] = row.dtype == leaf.dtype and row.tobytes() == leaf.tobytes()
+    return known[index]
 
 
 def _judge_batch(subject: Subject, judge: Judge, label: str, got: Array, want: Array) -> None:
@@ -193,9 +205,8 @@ def _compare(subject: Subject, judge: Judge, label: str, got: Array, want: Array
 def _compare_counts(subject: Subject) -> None:
     """No rule loops over the batch: as many equations for 3 rows as for 300."""
     flags = (True,) * len(subject.leaves)
-    small, large = (
-        _equations(batch_program(subject.program, size, flags)[0]) for size in (ROWS, 300)
-    )
+    small = _equations(_batched(subject, subject.program, flags)[0])
+    large = _equations(batch_program(subject.program, 300, flags)[0])
     if small != large:
         raise CheckError(f"a batching rule loops: {small} equations for 3 rows, {large} for 300")
 
@@ -220,7 +231,7 @@ def _compare_gradients(subject: Subject, judge: Judge) -> None:
         for g, m in zip(inside, mapped, strict=True)
     )
     # the cotangent of each row is the same: the sum over the batch of <w, y> has it for gradient
-    batched, mapped = batch_program(smooth, ROWS, flags)
+    batched, mapped = _batched(subject, smooth, flags)
     if not all(mapped):
         batched, _ = batch_program(smooth, ROWS, flags, (True,) * len(weights))
     outside = pulled(batched, stacks, [np.broadcast_to(w, (ROWS, *w.shape)) for w in weights])

@@ -72,7 +72,7 @@ def _directions(subject: Subject) -> list[list[Array]]:
 
 
 def _pair(u: Array, v: Array) -> float:
-    return float(np.sum(np.real(u * v)))
+    return float((u * v).real.sum())
 
 
 def _judge_smooth(
@@ -85,13 +85,13 @@ def _judge_smooth(
 ) -> None:
     found = directional(subject.repeated, subject.points, direction, centre)
     judge.evaluations += found[0].evaluations if found else 0
-    if any(not np.all(np.isfinite(d.estimate)) for d in found):
+    if not all(np.isfinite(d.estimate).all() for d in found):
         raise CheckError("every step of the difference leaves the domain: move the sample inside")
     expected = sum(_pair(c, d.value) for c, d in zip(cts, found, strict=True))
-    terms = sum(float(np.sum(np.abs(c * d.value))) for c, d in zip(cts, found, strict=True))
-    estimate = sum(float(np.sum(np.abs(c) * d.estimate)) for c, d in zip(cts, found, strict=True))
+    terms = sum(float(np.abs(c * d.value).sum()) for c, d in zip(cts, found, strict=True))
+    estimate = sum(float((np.abs(c) * d.estimate).sum()) for c, d in zip(cts, found, strict=True))
     scale = terms or 1.0
-    size = sum(float(np.sum(np.abs(c) * d.size)) for c, d in zip(cts, found, strict=True))
+    size = sum(float((np.abs(c) * d.size).sum()) for c, d in zip(cts, found, strict=True))
     smallest = np.finfo(np.float64).tiny
     if estimate > max(constant("kink_error_estimate") * max(terms, size), smallest):
         raise CheckError(
@@ -159,7 +159,7 @@ def _check_forward(subject: Subject, dtype: str, judge: Judge) -> None:
     left = [(c, d) for c, d in zip(cts, subject.pushed, strict=True)]
     right = [(g, t) for g, t in zip(subject.gradients, dots, strict=True)]
     forward, reverse = (sum(_pair(u, v) for u, v in side) for side in (left, right))
-    terms = sum(float(np.sum(np.abs(u * v))) for u, v in (*left, *right))
+    terms = sum(float(np.abs(u * v).sum()) for u, v in (*left, *right))
     tiny = 8 * np.finfo(np.float64).tiny
     if not np.isfinite(terms):
         raise CheckError(f"forward {forward!r} and reverse {reverse!r} are not finite")
@@ -217,7 +217,7 @@ def _check_second(subject: Subject, dtype: str, judge: Judge) -> None:
     for name, value in _compositions(subject, gradient, u, v).items():
         _judge_bilinear(judge, name, value, u, reverse_reverse)
     for i, (h, d) in enumerate(zip(reverse_reverse, found, strict=True)):
-        if not np.all(np.isfinite(d.estimate)):
+        if not np.isfinite(d.estimate).all():
             raise CheckError("every step of the difference leaves the domain")
         scale = max(float(np.max(np.abs(d.value), initial=0.0)), np.finfo(np.float64).tiny)
         worst = float(np.max(d.estimate, initial=0.0)) / scale
@@ -289,7 +289,7 @@ def _judge_bilinear(
     judge: Judge, name: str, value: float, u: Sequence[Array], rows: Sequence[Array]
 ) -> None:
     expected = sum(_pair(a, b) for a, b in zip(u, rows, strict=True))
-    terms = sum(float(np.sum(np.abs(a * b))) for a, b in zip(u, rows, strict=True))
+    terms = sum(float(np.abs(a * b).sum()) for a, b in zip(u, rows, strict=True))
     tiny = 8 * np.finfo(np.float64).tiny / np.finfo(np.float64).eps
     judge.number(
         f"{name} against reverse over reverse",

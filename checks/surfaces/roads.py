@@ -16,7 +16,7 @@ from checks.subject import Subject
 from checks.surfaces.base import HOST, Surface, at_float32, define, ordinary
 
 Array = np.ndarray[Any, Any]
-OPS_IN_CHUNK = 48  # what a process takes to start is that of some ten ops
+OPS_IN_CHUNK = 92  # what a process takes to start and import is that of some fifty ops
 KEPT = 4000
 
 # --- render --------------------------------------------------------------------------------

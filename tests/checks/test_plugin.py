@@ -44,6 +44,7 @@ def _installed():
 
 
 def test_the_sweep_as_pytest_items(tmp_path):
+    (tmp_path / "test_other.py").write_text("raise RuntimeError('left alone')")
     done = sweep_by_pytest(
         tmp_path, "--sweep-op", "EXP", "--sweep-surface", "reverse", "--sweep-surface", "forward"
     )
@@ -54,6 +55,7 @@ def test_the_sweep_as_pytest_items(tmp_path):
     fields = {"op", "sample", "surface", "dtype", "status", "error", "tolerance", "ulp", "seconds"}
     assert rows and all(fields <= row.keys() for row in rows)
     assert {row["surface"] for row in rows} == {"reverse", "forward"}
+    assert "left alone" not in done.stdout + done.stderr
     assert (tmp_path / "report" / "index.html").exists()
     assert (tmp_path / "report" / "junit.xml").exists()
 
@@ -88,6 +90,9 @@ def test_unknown_names_are_usage_errors(tmp_path):
     assert done.returncode == 4
     assert "unknown op 'EXPP'" in done.stderr + done.stdout
     assert "EXP" in done.stderr + done.stdout
+    done = sweep_by_pytest(tmp_path, "-n", "2", "--sweep-op", "EXPP")  # before workers start
+    assert done.returncode == 4 and "did you mean 'EXP'" in done.stderr + done.stdout
+    assert "INTERNALERROR" not in done.stderr + done.stdout
     done = sweep_by_pytest(tmp_path, "--sweep-shard", "2of3")
     assert done.returncode == 4 and "is not I/N" in done.stderr + done.stdout
 
@@ -147,16 +152,16 @@ def test_a_missing_package_exits_3_unless_allowed(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "code", "text"),
     [
-        (("sweep", "--op", "SOFTMX"), 3, "did you mean 'SOFTMAX'"),
-        (("sweep", "--surface", "revers"), 3, "did you mean 'reverse'"),
+        (("sweep", "--op", "SOFTMX"), 2, "did you mean 'SOFTMAX'"),
+        (("sweep", "--surface", "revers"), 2, "did you mean 'reverse'"),
         (("sweep", "--shard", "x"), 2, "is not I/N"),
-        (("sweep", "--sample", "zero"), 3, "--sample needs one op"),
+        (("sweep", "--sample", "zero"), 2, "--sample needs one op"),
         (
             ("sweep", "--op", "SQRT", "--surface", "reverse", "--sample", "zero"),
-            3,
+            2,
             "reverse says nothing about sample 'zero' of SQRT",
         ),
-        (("report", "nowhere"), 3, "no results"),
+        (("report", "nowhere"), 2, "no results"),
         ((), 2, "usage"),
     ],
     ids=["op", "surface", "shard", "sample", "unjudged", "report", "none"],

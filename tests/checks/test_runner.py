@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -204,6 +205,18 @@ def test_the_worst_comparison_is_kept_with_its_entry():
     assert (worst.label, worst.comparison.index, worst.comparison.expected) == ("worst", (2,), 9.0)
     assert worst.error == worst.comparison.error(worst.tolerance.unit)
     assert judge.evaluations == 3
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "complex64"])
+def test_narrow_arguments_of_a_function_are_judged_at_double_precision(dtype):
+    x = np.array([0.3, -0.7, 1.1]).astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+    rows = check_function(
+        lambda d, n: np.sum(np.exp(d["x"])) * n,
+        {"x": x},
+        2,
+        surfaces=["reverse", "forward", "second", "vmap", "shapes", "f32", "render", "execute"],
+    )
+    assert {row.status for row in rows} == {"pass"}, [r.message for r in rows if r.message]
 
 
 def test_one_program_of_values_tangents_and_cotangents():

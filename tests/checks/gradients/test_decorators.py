@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 import autodiff as ad
 import checks
 from checks import GradientReport, VmapReport, gradient_check, normal, positive, spd, vmap_check
+from checks.gradients.naming import framework_of
 from checks.properties import drawing
-from checks.properties.arguments import PropertyError, call_of, framework_of
+from checks.properties.arguments import PropertyError, call_of
 from checks.properties.record import GradientProperty
 from checks.properties.run import surface
 from checks.properties.surfaces import OF_FRAMEWORK, PARTS, SWEPT

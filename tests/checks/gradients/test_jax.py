@@ -440,3 +440,39 @@ def test_a_gradient_that_is_off_in_float32_only():
     check = surfaces(sine(backward), normal(3))["f32"]
     assert check.verdict == "WRONG"
     assert check.worst.argument == "angle" and check.worst.ratio == pytest.approx(0.99, rel=1e-5)
+
+
+# --- found from the code, coarse inside -------------------------------------------------------
+
+
+def test_numpy_arrays_in_a_function_of_jax():
+    key = jax.random.key(0)
+    report = check_gradients(lambda x: x * jax.random.normal(key, x.shape), normal(4), vmap=False)
+    assert (report.verdict, report.framework) == ("PASS", "jax"), str(report)
+    assert "framework" not in report.reproduce
+
+
+def test_a_hand_written_gradient_leaves_numpy_arrays_as_they_are():
+    seen = []
+
+    def loss(x):
+        seen.append(type(x))
+        return jnp.sum(jnp.asarray(np.sin(x)))
+
+    report = check_gradients(loss, np.float64(0.5) * np.ones(3, np.float32), gradient=np.cos)
+    assert report.framework == "numpy" and set(seen) == {np.ndarray}
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float16"])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_dot_test_knows_a_narrow_dtype_inside(name, seed):
+    narrow = getattr(jnp, name)
+
+    def dense(x, w):
+        inner = jnp.dot(x.astype(narrow), w.astype(narrow)).astype(x.dtype)
+        return jnp.sum(jnp.sin(inner) ** 2)
+
+    report = check_gradients(dense, normal(6, seed=seed), normal(6, 4, seed=seed), **QUICK)
+    assert report.verdict in ("PASS", "INCONCLUSIVE"), str(report)
+    found = {c.name: c for c in report.checks}
+    assert found["dot"].error > 1e-7 and found["dot"].verdict != "WRONG"

@@ -597,3 +597,14 @@ def test_no_warning_of_torch_itself_reaches_the_user():
         warnings.simplefilter("always")
         check_gradients(lambda z: z * z.conj(), torch.complex(normal(3), normal(3, seed=1)))
     assert not seen
+
+
+def test_numpy_arrays_in_a_function_of_torch():
+    report = check_gradients(lambda x: torch.sin(x).sum(), normal(4).numpy(), vmap=False)
+    assert (report.verdict, report.framework) == ("PASS", "torch"), str(report)
+
+
+def test_a_sort_of_many_with_two_that_nearly_tie():
+    x = torch.randn(4, 50, generator=torch.Generator().manual_seed(20), dtype=DOUBLE)
+    report = check_gradients(lambda x: x.sort(-1).values * torch.arange(50.0), x, **QUICK)
+    assert report.verdict == "PASS", str(report)

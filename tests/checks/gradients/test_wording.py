@@ -86,6 +86,19 @@ def test_a_scalar_function_is_its_own_result() -> None:
     assert line == "entry       x   d loss / d x"
 
 
+def test_the_way_out_of_what_does_not_trace_is_whole() -> None:
+    def stacked(x: np.ndarray) -> np.ndarray:
+        return np.sum(
+            np.array([x[0] * x[1], x[2] * x[0] + x[1] * x[2] - np.sin(x[0]) * np.cos(x[1])])
+        )
+
+    shown = " ".join(text(check_gradients(stacked, np.array([0.3, 0.4, 0.5]))).split())
+    assert (
+        "NOT_DEFINED" in shown
+        and "`like=` for constants, autodiff.ops.index_update for writes" in shown
+    )
+
+
 def test_no_cause_is_said() -> None:
     shown = text(dataclasses.replace(WRONG, cause=None))
     assert "cause       none of the known ones: each was undone, and none fits" in shown
@@ -101,6 +114,7 @@ def test_no_cause_is_said() -> None:
         ([1e-7, -2e-7], 1e-15, ["1.00000000e-07", "-2.00000000e-07"]),
         ([0.5, math.nan], 1e-3, ["0.500", "nan"]),
         ([123456.0, 1.0], 0.0, ["123456.0000", "1.0000"]),
+        ([-1e-17, 1.0], 1e-9, ["0.000000000", "1.000000000"]),
     ],
 )
 def test_digits_end_where_the_error_begins(

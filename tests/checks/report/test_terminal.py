@@ -1,5 +1,6 @@
 import io
 import math
+import re
 
 import pytest
 
@@ -96,6 +97,39 @@ def test_nothing_checked_does_not_look_like_success():
     assert "NOTHING CHECKED" in printed([row(status="skipped")])
 
 
+@pytest.mark.parametrize("width", [60, 70, 80])
+def test_no_name_is_cut_on_a_narrow_terminal(monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("NO_COLOR", "1")
+    names = {"LOG_SOFTMAX_GRAD": "vmap", "SQRT": "device_self"}
+    rows = [row(op, "shape_5", s, error=0.1, tolerance=1.0) for op, s in names.items()]
+    rows += [row(sample=s, status=s, reason="r") for s in ("excluded", "skipped")]
+    text = plain(printed(rows, Terminal(), notes=["a word and more words, " * 9 + "and no end"]))
+    assert all(op in text for op in names) and text.count("shape_5") == 2
+    assert "\u2026" not in text and max(map(len, text.splitlines())) <= width
+    assert "1 exclusion held" in " ".join(text.split())  # whose column made room
+
+
+def test_failures_are_red_where_there_are_16_colours(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.delenv("COLORTERM", raising=False)
+    text = printed([row(status="fail", error=3.0, tolerance=1.0)], Terminal())
+    assert "\x1b[1;31mFAIL  EXP" in text and "\x1b[1;31m 1 failure" in text
+
+
+def test_no_color_leaves_no_colour(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("NO_COLOR", "1")
+    text = printed([row(status="fail", error=3.0, tolerance=1.0), row()], Terminal())
+    codes = set(re.findall(r"\x1b\[([0-9;]*)m", text))
+    assert codes <= {"0", "1"}  # bold is no colour
+
+
+def plain(text):
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
 @pytest.mark.parametrize("width", [80, 100, 160])
 def test_the_table_fits_the_terminal(monkeypatch, width):
     monkeypatch.setenv("COLUMNS", str(width))
@@ -105,12 +139,10 @@ def test_the_table_fits_the_terminal(monkeypatch, width):
         for s in ("device_f32", "device_self", "torch")
     ]
     text = printed(rows, Terminal())
-    plain = "".join(
-        part.partition("m")[2] if i else part for i, part in enumerate(text.split("\x1b["))
-    )
-    table = plain.split("\n\n")[0].splitlines()
+    table = plain(text).split("\n\n")[0].splitlines()
     assert max(map(len, table)) <= width
-    assert all("device_f32" in table[1] and "min" in line for line in table[1:])
+    assert "device_f32" in table[1]  # a name too long for its column goes on below
+    assert all("min" in line for line in table[1:] if not line.startswith(" "))
 
 
 def test_a_terminal_gets_colours_and_bars(monkeypatch):
