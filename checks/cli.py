@@ -107,7 +107,7 @@ def _sweep_arguments(sweep: argparse.ArgumentParser) -> None:
         "--sample", metavar="NAME", help="only this sample of one --op; writes no report"
     )
     sweep.add_argument("--shard", type=_shard, metavar="I/N", help="the ops of one part of N")
-    sweep.add_argument("--workers", type=int, default=2, help="processes (0: none; default 2)")
+    sweep.add_argument("--workers", type=_count, default=2, help="processes (0: none; default 2)")
     sweep.add_argument(
         "--report",
         type=Path,
@@ -131,9 +131,15 @@ def _sweep_arguments(sweep: argparse.ArgumentParser) -> None:
 
 def _shard(text: str) -> tuple[int, int]:
     part, slash, count = text.partition("/")
-    if not (slash and part.isdigit() and count.isdigit()):
-        raise argparse.ArgumentTypeError(f"{text!r} is not I/N, such as 1/4")
+    if not (slash and part.isdigit() and count.isdigit() and 1 <= int(part) <= int(count)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not I/N with I from 1 to N, such as 1/4")
     return int(part), int(count)
+
+
+def _count(text: str) -> int:
+    if not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of processes, such as 2")
+    return int(text)
 
 
 def _sweep(arguments: argparse.Namespace) -> int:
@@ -201,6 +207,7 @@ def _full(arguments: argparse.Namespace, found: Sequence[object]) -> int:
     from checks.tolerances import stale_overrides
 
     items = [i for i in found if isinstance(i, Item)]
+    _writable(arguments.report)
     started, clock = datetime.datetime.now(datetime.UTC), time.perf_counter()
     rows = []
     # `results` is closed first: its processes have ended before the bar does.
@@ -224,6 +231,24 @@ def _full(arguments: argparse.Namespace, found: Sequence[object]) -> int:
     found_summary = print_report(rows, wall=wall, path=paths.page, notes=[str(s) for s in stale])
     code = exit_code(found_summary, arguments.allow_missing)
     return code or (1 if stale else 0)
+
+
+def _writable(folder: Path) -> None:
+    """Raise before a run whose report could not be written after it."""
+    import tempfile
+
+    from checks.results import ResultsError
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ResultsError(
+            f"the report cannot be written: {error.strerror}",
+            f"to {folder}",
+            "name a folder that can be written with --report DIR",
+        ) from None
 
 
 def _report(arguments: argparse.Namespace) -> int:

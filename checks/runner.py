@@ -51,7 +51,9 @@ def items(
         index, count = shard
         if not 1 <= index <= count:
             raise OpError(
-                f"shard {index}/{count} does not exist", "--sweep-shard", f"use 1/{count}"
+                f"shard {index}/{count} does not exist",
+                "--shard of gradsweep sweep, --sweep-shard of pytest",
+                f"use I/{max(count, 1)} with I from 1 to {max(count, 1)}",
             )
         kinds = [k for k in kinds if zlib.crc32(k.encode()) % count == index - 1]
     found = [Item(k, s) for s in names for k in kinds]

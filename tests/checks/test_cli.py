@@ -1,6 +1,7 @@
 """The command line itself: its exit codes, unknown words, its version."""
 
 import importlib.metadata
+from pathlib import Path
 
 import pytest
 
@@ -35,7 +36,6 @@ def test_an_unknown_command(word: str, fix: str, capsys: pytest.CaptureFixture[s
         ("sweep", "--op", "SINN"),
         ("sweep", "--surface", "revers"),
         ("sweep", "--op", "SIN", "--sample", "none"),
-        ("sweep", "--shard", "3/2"),
         ("power", "--op", "SINN"),
         ("check", "no_such_file.py::f"),
         ("report", "no_such_folder"),
@@ -82,3 +82,32 @@ def test_the_version(
         cli.main(["--version"])
     assert caught.value.code == 0
     assert capsys.readouterr().out == f"gradsweep {version or cli.NOT_INSTALLED}\n"
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "why"),
+    [
+        ("--workers", "-1", "'-1' is not a number of processes, such as 2"),
+        ("--shard", "1/0", "'1/0' is not I/N with I from 1 to N, such as 1/4"),
+        ("--shard", "3/2", "'3/2' is not I/N with I from 1 to N, such as 1/4"),
+    ],
+)
+def test_an_option_out_of_range(
+    option: str, value: str, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["sweep", f"{option}={value}"])
+    assert caught.value.code == 2 and why in capsys.readouterr().err
+
+
+def test_a_report_that_cannot_be_written_is_refused_before_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("checks.pool.run", lambda *_: pytest.fail("it ran"))
+    taken = tmp_path / "file"
+    taken.write_text("mine")
+    assert cli.main(["sweep", "--op", "SIN", "--report", str(taken)]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "gradsweep: the report cannot be written: File exists"
+    assert lines[-1].strip() == "name a folder that can be written with --report DIR"
+    assert taken.read_text() == "mine"
