@@ -51,7 +51,13 @@ def started(program: str, *arguments: str) -> "subprocess.Popen[bytes]":
         bufsize=0,  # no more is read than asked for: the rest is for `communicate`
         env=os.environ | {"PYTHONPATH": os.getcwd()},
         start_new_session=True,
+        preexec_fn=interruptible,
     )
+
+
+def interruptible() -> None:
+    """Interrupts are ignored in what a shell runs in the background, and in all it starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def read(process: "subprocess.Popen[bytes]", *words: str) -> None:
@@ -68,6 +74,7 @@ def ends(process: "subprocess.Popen[bytes]") -> tuple[int, str, str]:
         out, errors = process.communicate(timeout=60)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
         raise
     return process.returncode, out.decode(), errors.decode()
 
