@@ -221,7 +221,7 @@ def product(n):
 
 
 @pytest.mark.parametrize("n", [0, 2, 10])
-def test_an_empty_product_is_left_to_the_device(monkeypatch, n):
+def test_an_empty_product_is_left_to_the_device(monkeypatch, folder, n):
     starts, started = [], Child._started
     monkeypatch.setattr(Child, "_started", lambda self: starts.append(1) or started(self))
     (got,) = run_modules([product(n)], "jax-cpu", "float64")

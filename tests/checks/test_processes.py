@@ -16,6 +16,11 @@ from checks.processes import GROUPS, uninterrupted
 
 pytestmark = pytest.mark.skipif(not GROUPS, reason="needs process groups")
 
+# What a shell runs in the background ignores interrupts, and so does all that it starts.
+INTERRUPTIBLE = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+"""
 # Two workers; each starts a process that writes an empty line and would sleep on.
 POOL = """
 import subprocess, sys
@@ -45,19 +50,13 @@ sys.exit(main(["sweep", "--op", "SIN", "--workers", "2", "--report", sys.argv[1]
 
 def started(program: str, *arguments: str) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", program, *arguments],
+        [sys.executable, "-W", "error", "-c", INTERRUPTIBLE + program, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         bufsize=0,  # no more is read than asked for: the rest is for `communicate`
         env=os.environ | {"PYTHONPATH": os.getcwd()},
         start_new_session=True,
-        preexec_fn=interruptible,
     )
-
-
-def interruptible() -> None:
-    """Interrupts are ignored in what a shell runs in the background, and in all it starts."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def read(process: "subprocess.Popen[bytes]", *words: str) -> None:
