@@ -712,7 +712,10 @@ def test_strong_elementwise_products_are_those_of_the_interpreter(
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("zeros", [0, 1])
-@pytest.mark.parametrize("shapes", [((3, 4), (4, 5)), ((2, 3, 4), (2, 4, 5)), ((3, 4), (2, 4, 1))])
+@pytest.mark.parametrize(
+    "shapes",
+    [((3, 4), (4, 5)), ((2, 3, 4), (2, 4, 5)), ((3, 4), (2, 4, 1)), ((2, 3, 4), (4, 5))],
+)
 def test_strong_matrix_products_are_those_of_the_interpreter(shapes, zeros, dtype):
     rng = np.random.default_rng(15)
     plants = [[0.0], [0.0, np.inf], [0.0, -np.inf], [0.0, np.inf, -np.inf], [0.0, np.nan, np.inf]]

@@ -79,6 +79,13 @@ def test_direct_functions_are_those_of_jax_numpy(dtype):
         same(ours, theirs)
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_sums_of_16_bit_values_are_wide_inside(dtype):
+    rule = lean.DIRECT["jnp.sum"]
+    text = str(jax.make_jaxpr(lambda x: rule(x, axis=(0,), keepdims=False))(jnp.ones(5, dtype)))
+    assert "new_dtype=float32" in text and "reduce_sum" in text
+
+
 def test_spread_is_broadcasting():
     x = jnp.arange(3.0).reshape(3, 1)
     same(lean.spread(x, (2, 3, 4), x.dtype), jnp.broadcast_to(x, (2, 3, 4)))

@@ -151,3 +151,16 @@ def test_small_arguments_beside_large_ones_are_looked_at_alone(small: float, slo
     )
     assert report.verdict == ("PASS" if slope == 1 else "WRONG"), str(report)
     assert slope == 1 or (report.worst is not None and report.worst.index == (0,))
+
+
+@pytest.mark.parametrize("other", [1e-5, 1e-4, 1e-3])
+@pytest.mark.parametrize("slope", [-0.5, 0.0, 0.5])
+def test_a_kink_at_the_point_stays_one_beside_another(slope: float, other: float) -> None:
+    """Fine steps agree on the mean of the slopes, yet the sides differ."""
+    report = check_gradients(
+        lambda x: np.sum(np.abs(x) + np.abs(x - other)),
+        np.array([0.0]),
+        gradient=lambda x: np.full_like(x, slope - 1),
+        explain=False,
+    )
+    assert report.verdict == "KINK", str(report)
