@@ -22,7 +22,7 @@ UFUNCS.update(
         np.negative: ops.neg,
         np.positive: lambda x: x,
         np.absolute: ops.abs,
-        np.fabs: ops.abs,
+        np.fabs: lambda x: ops.abs(_inexact(x)),
         np.sign: ops.sign,
         np.sqrt: ops.sqrt,
         np.cbrt: ops.cbrt,
@@ -49,7 +49,7 @@ UFUNCS.update(
         np.log10: ops.log10,
         np.log1p: ops.log1p,
         np.logaddexp: ops.logaddexp,
-        np.logaddexp2: lambda x, y: ops.logaddexp(_LN2 * x, _LN2 * y) / _LN2,
+        np.logaddexp2: lambda x, y: _logaddexp2(*promote(x, y, inexact=True)),
         np.sin: ops.sin,
         np.cos: ops.cos,
         np.tan: ops.tan,
@@ -130,6 +130,10 @@ def _double(x: Any) -> Any:
     """A value as float64 or complex128."""
     x = _inexact(x)
     return ops.cast(x, np.complex128 if x.dtype.kind == "c" else np.float64)
+
+
+def _logaddexp2(x: Any, y: Any) -> Any:
+    return ops.logaddexp(_LN2 * x, _LN2 * y) / _LN2
 
 
 def _heaviside(x: Any, h: Any) -> Any:

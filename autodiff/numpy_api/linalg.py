@@ -20,10 +20,16 @@ _ONE = np.eye(1)
 QRResult, EighResult = type(np.linalg.qr(_ONE)), type(np.linalg.eigh(_ONE))
 SVDResult, SlogdetResult = type(np.linalg.svd(_ONE)), type(np.linalg.slogdet(_ONE))
 
+
+def _square(m: Any) -> Any:
+    """A vector as the matrix of equal rows that NumPy's tril and triu take it for."""
+    return ops.broadcast_to(m, (m.shape[0], m.shape[0])) if m.ndim == 1 else m
+
+
 FUNCTIONS.update(
     {
-        np.tril: lambda m, k=0: ops.tril(m, k),
-        np.triu: lambda m, k=0: ops.triu(m, k),
+        np.tril: lambda m, k=0: ops.tril(_square(m), k),
+        np.triu: lambda m, k=0: ops.triu(_square(m), k),
         np.linalg.solve: lambda a, b: ops.solve(a, b),
         np.linalg.inv: lambda a: ops.inv(a),
         np.linalg.det: lambda a: ops.det(a),

@@ -24,6 +24,7 @@ def _polyval(p: Any, x: Any) -> Any:
 
 @implements(np.vander)
 def _vander(x: Any, N: Any = None, increasing: bool = False) -> Any:
+    x = ops.cast(x, np.promote_types(x.dtype, int))  # as NumPy's, which multiplies by an int
     columns = [ops.ones_like(x)]
     for _ in range((x.shape[0] if N is None else N) - 1):
         columns.append(columns[-1] * x)

@@ -42,12 +42,12 @@ UFUNCS.update(
         sp.gammaln: ops.lgamma,
         sp.gamma: ops.gamma,
         sp.rgamma: lambda x: ops.reciprocal(ops.gamma(x)),
-        sp.betaln: lambda a, b: ops.lgamma(a) + ops.lgamma(b) - ops.lgamma(a + b),
+        sp.betaln: lambda a, b: _betaln(*promote(a, b, inexact=True)),
         sp.psi: ops.digamma,
         sp.gammainc: ops.igamma,
         sp.gammaincc: ops.igammac,
         sp.betainc: ops.betainc,
-        sp.betaincc: lambda a, b, x: ops.betainc(b, a, 1 - x),
+        sp.betaincc: lambda a, b, x: _betaincc(*promote(a, b, x, inexact=True)),
         sp.i0: ops.bessel_i0,
         sp.i1: ops.bessel_i1,
         sp.i0e: ops.bessel_i0e,
@@ -59,6 +59,42 @@ UFUNCS.update(
         sp._ufuncs._riemann_zeta: lambda s: ops.zeta(s, 1.0),
     }
 )
+
+
+_STIRLING = 10.0  # from here on the series below is right to the last bit of float64
+_HALF_LOG_2PI = 0.9189385332046727
+
+
+def _stirling_rest(x: Any) -> Any:
+    """log Gamma(x) - ((x - 1/2) log x - x + log(2 pi) / 2) for x >= 10, DLMF 5.11.1."""
+    s = ops.square(1 / x)
+    series = 1 / 1188 - s * (691 / 360360 - s / 156)
+    return (1 / 12 - s * (1 / 360 - s * (1 / 1260 - s * (1 / 1680 - s * series)))) / x
+
+
+def _betaln(a: Any, b: Any) -> Any:
+    """log B(a, b), in which the logarithms of large gamma functions do not cancel."""
+    p, q = ops.minimum(a, b), ops.maximum(a, b)
+    plain = ops.lgamma(p) + ops.lgamma(q) - ops.lgamma(p + q)
+    ten = np.asarray(_STIRLING, p.dtype)
+    inside = (q >= ten) & (p > 0) & (q < np.inf)
+    large = ops.where(inside, q, ten)  # the larger one
+    other = ops.where(inside, p, ten)
+    total = large + other
+    rest = _stirling_rest(large) - _stirling_rest(total)
+    shared = (0.5 - large) * ops.log1p(other / large)
+    one = shared - other * ops.log(total) + other + rest  # log Gamma(q) - log Gamma(p + q)
+    both = other >= ten
+    safe = ops.where(both, other, ten)
+    two = (safe - 0.5) * ops.log(safe / (large + safe)) - 0.5 * ops.log(large + safe)
+    two = two + _HALF_LOG_2PI + _stirling_rest(safe) + rest + shared
+    return ops.where(inside, ops.where(both, two, ops.lgamma(other) + one), plain)
+
+
+def _betaincc(a: Any, b: Any, x: Any) -> Any:
+    """1 - I_x(a, b); I_{1-x}(b, a) where 1 - x is exact or the difference has nothing left."""
+    value = ops.betainc(a, b, x)
+    return ops.where((x < 0.5) & (value < 0.999), 1 - value, ops.betainc(b, a, 1 - x))
 
 
 def _of_integer_order(ufunc: Any, function: Any) -> Any:
@@ -144,7 +180,7 @@ UFUNCS.update(
     {
         sp.rel_entr: _rel_entr,
         sp.kl_div: _kl_div,
-        sp.huber: _huber,
+        sp.huber: lambda delta, r: _huber(*promote(delta, r, inexact=True)),
         sp.boxcox: _boxcox,
         sp.boxcox1p: _boxcox1p,
     }
