@@ -224,7 +224,10 @@ def var(x: Any, axis: Axis = None, ddof: float = 0, keepdims: bool = False) -> A
 
 
 def _std_body(x: Any, *, axis: tuple[int, ...], ddof: float, keepdims: bool) -> Any:
-    size = bind("NORM", centred(x, axis), axis=axis, ord=2.0, keepdims=keepdims)
+    c = centred(x, axis)
+    if extent(np.shape(x), axis) == 1:  # zero for every x, which the norm's kink does not show
+        return bind("SUM", c * c, axis=axis, keepdims=keepdims) / _degrees(x, axis, ddof)
+    size = bind("NORM", c, axis=axis, ord=2.0, keepdims=keepdims)
     return size / float(np.sqrt(_degrees(x, axis, ddof)))
 
 
@@ -238,7 +241,8 @@ def std(x: Any, axis: Axis = None, ddof: float = 0, keepdims: bool = False) -> A
 
     Arguments and result as in `var`; no square overflows or underflows on the way.
     Derivative (x_i - mean) / ((n - ddof) y); where all values are equal the least-norm subgradient
-    0 is given, and second derivatives are NaN or infinite there (jax-ml/jax#4177).
+    0 is given, and second derivatives are NaN or infinite there (jax-ml/jax#4177). Of one value it
+    is zero everywhere, and so are all its derivatives.
     """
     x = inexact(x)
     if x.dtype.kind == "c":
