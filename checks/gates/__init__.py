@@ -11,6 +11,7 @@ _HOMES = {
     "GateFailure": "checks.gates.assertion",
     "GateInvalid": "checks.gates.assertion",
     "Isolation": "checks.gates.blocks.isolated",
+    "Policy": "checks.gates.comparison.policy",
     "Result": "checks.gates.comparison.record",
     "bisect": "checks.gates.blocks.bisection",
     "bisect_replaced": "checks.gates.blocks.replacing",

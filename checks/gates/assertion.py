@@ -3,7 +3,9 @@
 import io
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+from checks.gates.comparison.policy import Policy
 from checks.gates.comparison.record import Result
 from checks.gates.comparison.several import Comparison, compare_all
 from checks.gates.comparison.verdict import compare
@@ -39,6 +41,7 @@ def check(
     names: str | Path | None = None,
     only: str | None = None,
     reference64: str | Path | None = None,
+    policy: Policy | None = None,
 ) -> Result | Comparison:
     """Assert that a candidate's dump is within the tolerances of the reference's.
 
@@ -53,7 +56,8 @@ def check(
         GateError: a file cannot be used.
     """
     __tracebackhide__ = True
-    return asserted(judged(reference, candidate, tolerances, names, only, reference64))
+    sides = reference, candidate, tolerances
+    return asserted(judged(*sides, names, only, reference64, policy))
 
 
 def judged(
@@ -63,15 +67,14 @@ def judged(
     names: str | Path | None,
     only: str | None,
     reference64: str | Path | None,
+    policy: Policy | None = None,
 ) -> Result | Comparison:
     """Return a comparison with one candidate, or with several."""
+    options: dict[str, Any] = {"names": names, "only": only, "reference64": reference64}
+    options["policy"] = policy
     if isinstance(candidate, str | Path):
-        return compare(
-            reference, candidate, tolerances, names=names, only=only, reference64=reference64
-        )
-    return compare_all(
-        reference, candidate, tolerances, names=names, only=only, reference64=reference64
-    )
+        return compare(reference, candidate, tolerances, **options)
+    return compare_all(reference, candidate, tolerances, **options)
 
 
 def asserted(result: Result | Comparison) -> Result | Comparison:

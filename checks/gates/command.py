@@ -54,6 +54,8 @@ def arguments(command: argparse.ArgumentParser) -> None:
     plain = command.parse_known_args
 
     def parse(args: Any = None, namespace: Any = None) -> Any:
+        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
+            command.exit(UNUSABLE, _unknown(args[0]))
         try:
             return all_known(command, plain(args, namespace))
         except Exception as error:
@@ -70,6 +72,13 @@ def arguments(command: argparse.ArgumentParser) -> None:
         except Exception as error:
             sys.exit(internal(error))
         parser.set_defaults(run=_guarded(module.run))
+
+
+def _unknown(word: str) -> str:
+    from autodiff.errors import nearest
+
+    fix = nearest(word, COMMANDS) or f"use one of {', '.join(COMMANDS)}"
+    return f"gradsweep gate: there is no command {word!r}\n  {fix}\n"
 
 
 def _no_command(command: argparse.ArgumentParser) -> int:

@@ -19,6 +19,7 @@ import pytest
 
 if TYPE_CHECKING:
     from checks.gates.capture.dump import Dump
+    from checks.gates.comparison.policy import Policy
     from checks.gates.comparison.record import Result
     from checks.gates.comparison.several import Comparison
 
@@ -68,6 +69,7 @@ class Gate:
         names: str | Path | None = None,
         only: str | None = None,
         reference64: str | Path | None = None,
+        policy: "Policy | None" = None,
     ) -> "Result | Comparison":
         """Assert that a candidate is within the tolerances of the reference: see `gates.check`.
 
@@ -86,7 +88,7 @@ class Gate:
         ours, limits = self._path(reference), self._path(tolerances)
         rules, wide = [None if p is None else self._path(p) for p in (names, reference64)]
         try:
-            result = judged(ours, theirs, limits, rules, only, wide)
+            result = judged(ours, theirs, limits, rules, only, wide, policy)
         except GateError as error:
             raise error.with_traceback(None) from None  # the test's line alone
         self._node.user_properties += properties(result)

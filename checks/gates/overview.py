@@ -12,7 +12,7 @@ from checks.gates.formats.statistics import statistics
 from checks.gates.limits.contract import Contract, Limit, provisional, write_contract
 from checks.gates.limits.floors import floor, formats, formula
 from checks.gates.limits.origins import FLOOR, PROVISIONAL, origin, widest
-from checks.gates.reports.terminal import shown
+from checks.gates.reports.rows import shown
 from checks.report.wording import plural
 
 

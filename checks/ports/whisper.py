@@ -117,12 +117,16 @@ def log_mel(waveform: Any, config: Config) -> Any:
     Decades from 8 below an example's largest to it, plus 4, over 4.
     """
     spectra = ad.ops.stft(padded(waveform, config), window(config, waveform.dtype), config.hop)
-    power = spectra.real**2 + spectra.imag**2
-    mel = np.matmul(power, filters(config).T.astype(waveform.dtype))
+    mel = np.matmul(power(spectra), filters(config).T.astype(waveform.dtype))
     decades = logarithm(np.maximum(mel, FLOOR))[:, :-1]  # the frame after the end is dropped
     least = np.max(decades, axis=(1, 2), keepdims=True) - RANGE
     features = (np.maximum(decades, least) + 4) / 4
     return ad.tap("enc.mel.in", np.transpose(features, (0, 2, 1)))
+
+
+def power(spectra: Any) -> Any:
+    """|X|^2."""
+    return spectra.real**2 + spectra.imag**2
 
 
 def padded(waveform: Any, config: Config) -> Any:

@@ -63,6 +63,7 @@ def test_forward_backward_and_decode_pass(port: Path) -> None:
     steps = [r.name for r in rows(result, "dec.gen.logits_raw")]
     assert steps == ["dec.gen.logits_raw", *(f"dec.gen.logits_raw#{n}" for n in range(1, 9))]
     assert not any(r.systematic for r in result.rows if r.name.startswith("dec.block"))
+    assert not result.suspects
 
 
 def test_the_command_passes(port: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -265,7 +266,7 @@ FAULTS = {
         None,
         {"repeat_heads": lambda x, times: np.concatenate([x] * times, axis=1)},
     ),
-    "eps": Fault("dec.block.0.norm", "factor per slice", config=replace(TINY, eps=1e-5)),
+    "eps": Fault("dec.block.0.norm", "normalisation", config=replace(TINY, eps=1e-5)),
     "scale left out": Fault("dec.block.0.scores", "scale", {"scale": lambda config: 1.0}),
     "mask left out": Fault(
         "dec.block.0.scores", "mask", {"seen": lambda n, m: np.ones((n, m), bool)}

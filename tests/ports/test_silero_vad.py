@@ -76,6 +76,7 @@ def test_the_port_passes_in_every_chunk(tmp_path: Path, weights: Weights, audio:
     assert len(result.rows) == 8 * 14
     assert all(r.contract and r.dtypes == ("float32", "float32") for r in result.rows)
     assert not any(r.name.startswith("enc.") and r.systematic for r in result.rows)
+    assert not result.suspects
 
 
 def test_the_signal_is_speech_and_silence(weights: Weights, audio: Any) -> None:

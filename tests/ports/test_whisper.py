@@ -68,6 +68,7 @@ def test_float32_forward_decode_and_backward_pass(port: Path, only: str) -> None
     assert result.ok, str(result.to_record()["answers"])
     assert result.inputs == "equal"
     assert all(row.status == "ok" for row in result.rows if row.contract)
+    assert not result.suspects
 
 
 def test_the_contract_names_every_part() -> None:

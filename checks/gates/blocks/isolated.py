@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from checks.gates.comparison.record import OK, Cause, TensorRow, plain
+from checks.gates.comparison.plain import plain
+from checks.gates.comparison.record import OK, Cause, TensorRow
 from checks.gates.errors import INVALID, PASSED, WRONG
 from checks.tolerances import constant
 

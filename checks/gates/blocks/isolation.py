@@ -26,7 +26,7 @@ from checks.gates.blocks.isolated import (
     right_in_dump,
     verdict,
 )
-from checks.gates.blocks.spans import spans
+from checks.gates.blocks.spans import Span, spans
 from checks.gates.causes.replay import replayed
 from checks.gates.comparison.record import Cause
 from checks.gates.errors import GateError
@@ -96,8 +96,25 @@ def isolate(
         tolerances=None if context.contract is None else str(context.contract.path),
         rows=rows,
         backward=cotangents,
-        notes=[*without_total(rows, context), *notes],
+        notes=[*without_total(rows, context), *notes, *without_weights(rows, joined)],
     )
+
+
+def without_weights(rows: Sequence[BlockRow], joined: Sequence[Span]) -> list[str]:
+    """Return, in a line, which wrong blocks of no known cause hold their weights themselves."""
+    held = {s.block.output for s in joined if s.block.weights is None}
+    lacking = [
+        r.output
+        for r in rows
+        if r.verdict == OWN and r.cause is None and r.output.partition("#")[0] in held
+    ]
+    if not lacking:
+        return []
+    more = f" and {len(lacking) - 1:,} more" if len(lacking) > 1 else ""
+    return [
+        f"{lacking[0]}{more}: no weights were given; with Block(..., weights={{name: array}}) and "
+        "call(weights, *inputs), one that is transposed, exchanged or of another layer has a name"
+    ]
 
 
 def without_total(rows: Sequence[BlockRow], context: Context) -> list[str]:

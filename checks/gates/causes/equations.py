@@ -137,6 +137,9 @@ def _operand_changes(
     elif spec.dtype.kind == "b" and spec.ndim:
         for text, change in masks(spec.shape):
             yield "wrong mask", f"the mask {text}", change
+    elif value is not None and value.ndim == 2 and value.shape[0] == value.shape[1] > 1:
+        size = " x ".join(map(str, value.shape))
+        yield "transposed weight", f"operand {n}, a constant of {size}, transposed", _transposed
     if value is not None and value.size == 1 and value.dtype.kind == "f" and value.item():
         item = value.item()
         for name, other in scalar_choices(item):
@@ -146,6 +149,10 @@ def _operand_changes(
 
 def _moved(by: int) -> Callable[[Any], Any]:
     return lambda x: x + by
+
+
+def _transposed(x: Any) -> Any:
+    return x.T
 
 
 def _constant(value: Array) -> Callable[[Any], Any]:

@@ -3,6 +3,7 @@
 Mel scales: O'Shaughnessy, 1987, 2595 log10(1 + f / 700) ("htk"); Slaney, 1998, linear to 1 kHz.
 """
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from checks.tolerances import constant
 
 _RATES = (16000, 22050, 24000, 44100, 48000, 32000, 8000)
 _NEAREST, _FRAMES = 4, 256
+_KEPT = 128  # banks of one or two sizes: a megabyte each at most
 LEAST = 64  # entries above the floor of a logarithm
 
 
@@ -43,10 +45,13 @@ class Bank:
 
     def weights(self, count: int, bins: int) -> Any:
         """The triangles (count, bins)."""
-        top, points = self.high or self.rate / 2, 2 * (bins - 1)
-        return mel_weights(
-            count, points, self.rate, self.low, top, scale=self.scale, area=self.area
-        )
+        return _weights(self, count, bins)
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def _weights(bank: Bank, count: int, bins: int) -> Any:
+    top, points = bank.high or bank.rate / 2, 2 * (bins - 1)
+    return mel_weights(count, points, bank.rate, bank.low, top, scale=bank.scale, area=bank.area)
 
 
 def filtered(case: Case, row: TensorRow, left: Side) -> Cause | None:
@@ -153,6 +158,8 @@ def other_banks(bank: Bank) -> Iterator[Bank]:
     """Yield banks that differ in one thing."""
     yield replace(bank, scale="htk" if bank.scale == "slaney" else "slaney")
     yield replace(bank, area=not bank.area)
+    other = "htk" if bank.scale == "slaney" else "slaney"
+    yield replace(bank, scale=other, area=not bank.area)  # the defaults of two common libraries
     yield from (b for b in banks() if sum(_differ(b, bank)) == 1 and b.rate == bank.rate)
     yield from (replace(bank, rate=n, high=0.0) for n in _RATES if n != bank.rate)
 

@@ -12,6 +12,8 @@ from checks.tolerances import constant
 
 _LEAST, _MOST = 5, 1 << 18  # rows that tell a weight and an offset for each column; entries
 _NEAREST = 8
+_AS_GOOD = 2  # times what is left of the error by the best epsilon
+_FEW_ROWS = 8  # one of so many tells an epsilon
 # In the order of how common they are; 0 is none.
 _EPSILONS = (*(10.0**-n for n in (5, 6, 12, 8, 7, 4, 3, 2)), 0.0)
 Rows = Callable[[Any, float], Any]
@@ -51,21 +53,25 @@ _KINDS: dict[str, Rows] = {
 _COMMON = ("layer norm", "RMS norm")
 
 
-def normalised(case: Case, others: Iterator[tuple[str, Any]]) -> Cause | None:
+def normalised(
+    case: Case, others: Iterator[tuple[str, Any]], *, left_out: bool = True
+) -> Cause | None:
     """Return which normalisation of which tensor the candidate is, where the reference is another.
 
     The reference must be a known one of that tensor, times a weight and plus an offset for each
     column; the candidate must be the other one with the same weight and offset, or without it.
+    With `left_out`, one side may instead be a normalisation of the other.
     """
     if case.r.ndim < 2 or case.r.shape[-1] < _LEAST or not _LEAST * case.r.shape[-1] <= case.r.size:
         return None
     r, c = (
         v.reshape(-1, v.shape[-1])[: max(_LEAST, _MOST // v.shape[-1])] for v in (case.r, case.c)
     )
-    if np.all(np.abs(c - r) <= case.limit.max_abs):
+    e = np.abs(c - r)
+    if case.limit.passes(float(e.max()), float(e.mean())):
         return None
     small = Case(r, c, case.limit)
-    if found := _left_out(small):
+    if left_out and (found := _left_out(small)):
         return found
     for name, other in itertools.islice(others, _NEAREST):
         x = other.reshape(-1, other.shape[-1])[: r.shape[0]]
@@ -99,8 +105,11 @@ def _of(case: Case, x: Any, name: str) -> Cause | None:
             continue
         told, weight, offset = _fitted(case.r, x, kind, best[1])
         del told
+        asked = _epsilon(case.c, x, kind, weight, offset)
         for other, rows in _KINDS.items():
-            for eps in _EPSILONS:
+            own = [float(f"{asked:.{n}e}") for n in (0, 1)] if other == kind else []
+            seen: list[Cause] = []
+            for eps in dict.fromkeys((*_EPSILONS, *own)):
                 if (other, eps) == (kind, best[1]):
                     continue
                 for shift, words in ((offset, ""), (0.0, " and no offset")):
@@ -108,7 +117,10 @@ def _of(case: Case, x: Any, name: str) -> Cause | None:
                     text += f"the reference its {kind} with epsilon {best[1]:g}"
                     model = rows(x, eps) * weight + shift
                     if found := case.cause("normalisation", text, case.c, model):
-                        return found
+                        seen.append(found)
+            if seen:  # the first of those that are as good: a common one
+                least = min(s.left for s in seen)
+                return next(s for s in seen if s.left <= _AS_GOOD * least)
     return None
 
 
@@ -120,3 +132,19 @@ def _fitted(y: Any, x: Any, kind: str, eps: float) -> tuple[Any, Any, Any]:
     weight = np.divide((centred * y).sum(axis=0), size, out=np.zeros_like(size), where=size > 0)
     offset = y.mean(axis=0) - weight * rows.mean(axis=0)
     return rows * weight + offset, weight, offset
+
+
+def _epsilon(c: Any, x: Any, kind: str, weight: Any, offset: Any) -> float:
+    """The epsilon that the rows of least variance ask for; 0.0 where none does.
+
+    c - offset = weight centred / sqrt(variance + epsilon) in each row.
+    """
+    centred = x - x.mean(axis=-1, keepdims=True) if kind == "layer norm" else x
+    variance = (centred**2).mean(axis=-1)
+    rows = centred * weight
+    size = ((c - offset) * rows).sum(axis=-1)
+    with np.errstate(all="ignore"):
+        asked = ((rows**2).sum(axis=-1) / size) ** 2 - variance
+    least = np.argsort(variance)[: max(1, variance.size // _FEW_ROWS)]
+    found = float(np.median(asked[least]))
+    return found if np.isfinite(found) and found > 0 else 0.0

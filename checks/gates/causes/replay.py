@@ -33,6 +33,7 @@ from checks.gates.causes.trials import Trial, further, likely
 from checks.gates.comparison.record import OK, Cause, TensorRow
 from checks.gates.formats.readers import Side
 from checks.gates.formats.stored import Array
+from checks.gates.limits.contract import Limit
 from checks.tolerances import constant
 
 MISMATCH, INHERITED = "op mismatch", "inherited"
@@ -130,43 +131,32 @@ class _Replay:
         plain = _tried(self.run, theirs)
         if plain is None or candidate.shape != self.reference.shape:
             return None
-        if found := self._explained(INHERITED, _RIGHT, candidate, self.reference, plain):
+        if found := _Aim(candidate, self.reference, self.row.limit).cause(INHERITED, _RIGHT, plain):
             return found
         text = "the candidate's output is this block's with {}"
         if found := self._best(text, theirs, candidate, plain):
             return found
         if not present or _is_rounding(self.row):
             return None
-        return self._explained(MISMATCH, _MISMATCH, self.reference, candidate, plain)
+        aim = _Aim(self.reference, candidate, self.row.limit)
+        return aim.cause(MISMATCH, _MISMATCH, plain)
 
     def _best(self, text: str, inputs: Sequence[Array], target: Array, base: Array) -> Cause | None:
         """The first trial whose output is the target; of several eps the nearest."""
         best: Cause | None = None
+        aim = _Aim(target, base, self.row.limit)
         for trial in self._trials(inputs):
             if best is not None and trial.name != best.name:
                 continue
             found = _tried_of(trial, self.run, inputs)
             if found is None:
                 continue
-            cause = self._explained(trial.name, text.format(trial.text), target, base, found)
+            cause = aim.cause(trial.name, text.format(trial.text), found)
             if cause is not None and (best is None or cause.left < best.left):
                 best = cause
             if best is not None and best.name != "eps":
                 break
         return best
-
-    def _explained(
-        self, name: str, text: str, target: Array, base: Array, found: Array
-    ) -> Cause | None:
-        """The cause, where `found` is the target and `base` was not: infinities in the same places,
-        next to nothing of the error left.
-        """
-        assert self.row.limit is not None
-        if found.shape != target.shape or not _same_infinities(target, found):
-            return None
-        level = _level(target)
-        t, b, f = (_tamed(v, level) for v in (target, base, found))
-        return Case(t, b, self.row.limit).cause(name, text, f)
 
     def _trials(self, inputs: Sequence[Array]) -> Iterator[Trial | Edit]:
         """Weights and inputs, the program's equations, then what is rounded and what takes many."""
@@ -196,6 +186,33 @@ class _Replay:
         return self.context.stored(key).tensor.shape
 
 
+class _Aim:
+    """What a changed block must give, and what it gives unchanged."""
+
+    def __init__(self, target: Array, base: Array, limit: Limit | None) -> None:
+        assert limit is not None
+        self.target = _wide(target)
+        self.bad = ~np.isfinite(self.target)
+        self.level = _level(self.target)
+        self.case = Case(_tamed(self.target, self.level), _tamed(_wide(base), self.level), limit)
+
+    def cause(self, name: str, text: str, found: Array) -> Cause | None:
+        """The cause, where what was found is the target and the base was not: infinities in the
+        same places, next to nothing of the error left.
+        """
+        value = _wide(found)
+        if value.shape != self.target.shape or not self._same_infinities(value):
+            return None
+        return self.case.cause(name, text, _tamed(value, self.level))
+
+    def _same_infinities(self, value: Any) -> bool:
+        bad = ~np.isfinite(value)
+        if not bad.any() and not self.bad.any():
+            return True
+        same = np.array_equal(self.bad, bad)
+        return bool(same and np.array_equal(self.target[bad], value[bad], True))
+
+
 _RIGHT = "the block is right: on the candidate's own inputs it gives the candidate's output"
 _MISMATCH = "the fault is in this block: run on the candidate's inputs, ours gives the reference"
 
@@ -218,22 +235,17 @@ def _is_rounding(row: TensorRow) -> bool:
     return m.relative_rms <= constant("gate_ladder_width") * constant("gate_ladder_bf16")
 
 
-def _same_infinities(a: Array, b: Array) -> bool:
-    x, y = _wide(a), _wide(b)
-    bad = ~np.isfinite(x)
-    return bool(np.array_equal(bad, ~np.isfinite(y)) and np.array_equal(x[bad], y[bad], True))
-
-
-def _level(values: Array) -> float:
+def _level(values: Any) -> float:
     """Twice the largest magnitude: what an infinity counts as."""
-    wide = np.abs(_wide(values))
+    wide = np.abs(values)
     finite = wide[np.isfinite(wide)]
     return 2 * float(finite.max()) if finite.size and finite.max() else 1.0
 
 
-def _tamed(values: Array, level: float) -> Any:
-    wide = _wide(values)
-    return wide if wide.dtype.kind == "c" else np.nan_to_num(wide, True, 0.0, level, -level)
+def _tamed(wide: Any, level: float) -> Any:
+    if wide.dtype.kind == "c" or np.isfinite(wide).all():
+        return wide
+    return np.nan_to_num(wide, True, 0.0, level, -level)
 
 
 def _tried(run: Runner, inputs: Sequence[Array]) -> Array | None:

@@ -293,10 +293,18 @@ def _offsets(case: Case, axes: tuple[int, ...], text: str) -> Cause | None:
 def _factors(case: Case, axes: tuple[int, ...], text: str) -> Cause | None:
     size = np.sum(case.r**2, axis=axes, keepdims=True)
     factor = _safe(np.sum(case.r * case.c, axis=axes, keepdims=True), size)
-    said = f"a factor for {text}, from {figure(factor.min())} to {figure(factor.max())}"
+    said = f"a factor for {text}, from {_about_one(factor.min())} to {_about_one(factor.max())}"
     said += ": a scale, or the epsilon of a normalisation"
     found = case.fit("factor per slice", said, factor * case.r, case.c)
     return found or case.cause("factor per slice", said, case.c / factor)
+
+
+def _about_one(factor: float) -> str:
+    """A factor as its distance from one, where four digits do not show that."""
+    apart = factor - 1
+    if not apart or abs(apart) >= constant("gate_undone"):
+        return figure(factor)
+    return f"1 {'-' if apart < 0 else '+'} {abs(apart):.2g}"
 
 
 def _lines(case: Case, axes: tuple[int, ...], text: str) -> Cause | None:

@@ -41,7 +41,8 @@ _WINDOWS: dict[str, Callable[[int], Any]] = {
 }
 _OF_REFERENCES = ("periodic Hann", "symmetric Hann", "symmetric Hamming")
 _PADDINGS = {"reflected": "reflect", "padded with zeros": "constant", "repeated": "edge"}
-_NOT_CENTRED = "not padded"
+_NOT_CENTRED, _BEHIND = "not padded", "not padded but at the signal's end"
+_MOST_HOPS = 8  # hops that give as many frames
 _PREEMPHASIS = 0.97
 
 
@@ -64,7 +65,9 @@ class _Front:
             x = np.concatenate([x[:, :1], x[:, 1:] - _PREEMPHASIS * x[:, :-1]], axis=1)
         half = self.points // 2
         x = x[:, : frames * self.hop + self.points]
-        if self.ends != _NOT_CENTRED:
+        if self.ends == _BEHIND:
+            x = np.pad(x, ((0, 0), (0, self.points)))
+        elif self.ends != _NOT_CENTRED:
             x = np.pad(x, ((0, 0), (half, 0)), mode=_PADDINGS[self.ends])  # type: ignore[call-overload]
         if x.shape[1] < self.points:
             return np.empty((len(x), 0, self.points // 2 + 1))
@@ -81,7 +84,7 @@ class _Front:
             if window != self.window:
                 text = f"a {window} window, where the reference has a {self.window} one"
                 yield text, replace(self, window=window)
-        for ends in (*_PADDINGS, _NOT_CENTRED):
+        for ends in (*_PADDINGS, _NOT_CENTRED, _BEHIND):
             if ends != self.ends:
                 text = f"the signal's start is {ends}, where the reference has it {self.ends}"
                 yield text, replace(self, ends=ends)
@@ -98,12 +101,14 @@ def heard(case: Case, row: TensorRow, left: Side) -> Cause | None:
     """Return what the candidate's mel front end does otherwise, replayed from a waveform that the
     reference holds before the mel.
     """
-    if not case.whole or case.r.ndim < 2 or case.r.shape != case.c.shape:
+    if not case.whole or case.r.ndim < 2 or case.r.ndim != case.c.ndim:
         return None
     for name, wave in _waves(row, left, case.r.shape):
         for axis in (-1, -2):
-            shape = (wave.shape[0], *np.moveaxis(case.r, axis, -1).shape[-2:])
-            r, c = (np.moveaxis(v, axis, -1).reshape(shape) for v in (case.r, case.c))
+            r, c = (np.moveaxis(v, axis, -1) for v in (case.r, case.c))
+            if r.shape[:-2] + r.shape[-1:] != c.shape[:-2] + c.shape[-1:]:
+                continue  # more or fewer frames are told, not mels
+            r, c = (v.reshape(wave.shape[0], *v.shape[-2:]) for v in (r, c))
             if found := _replayed(Case(r, c, case.limit), wave, name):
                 return found
     return None
@@ -144,10 +149,12 @@ def _waves(row: TensorRow, left: Side, mel: tuple[int, ...]) -> Iterator[tuple[s
 
 def _replayed(case: Case, wave: Any, name: str) -> Cause | None:
     """The reference's front end on a few frames; then others on more of them."""
-    noise = constant("gate_undone_better") * rms(case.c - case.r)
+    alike = max(constant("gate_undone") * rms(case.r - case.r.mean()), case.rounding)
+    noise = min(constant("gate_undone_better") * case.size, alike)
     few = Case(case.r[:, :_FEW], case.c[:, :_FEW], case.limit)
     for told in itertools.islice(_reference(few, wave, case.r.shape[1], noise), _HITS):
-        if found := _other(case, wave, *told, noise):
+        explain = _other if case.r.shape == case.c.shape else _of_other_length
+        if found := explain(case, wave, *told, noise):
             text = f"another mel front end, replayed from {name}: {found.text}"
             return replace(found, text=text)
     return None
@@ -207,9 +214,8 @@ def _fronts(samples: int, frames: int) -> Iterator[_Front]:
     """
     found = [
         (hop, size)
-        for hop, size in itertools.product(_HOPS, _POINTS)
-        if hop <= size[0]
-        and frames in (samples // hop, samples // hop + 1, max(0, samples - size[0]) // hop + 1)
+        for size, hop in itertools.product(_POINTS, _HOPS)  # of one size after another: see `mels`
+        if hop <= size[0] and frames in _counts(samples, hop, size[0])
     ]
     if not found:
         hops = [h for h in _HOPS[:_OF_PADDED] if frames * h > samples]
@@ -217,6 +223,11 @@ def _fronts(samples: int, frames: int) -> Iterator[_Front]:
     for hop, (points, length) in found:
         for ends in ("reflected", _NOT_CENTRED):
             yield _Front(points, length, hop, ends=ends)
+
+
+def _counts(samples: int, hop: int, points: int) -> tuple[int, int, int]:
+    """How many frames there may be: one at each hop, the last one dropped or not, or whole ones."""
+    return samples // hop, samples // hop + 1, max(0, samples - points) // hop + 1
 
 
 def _other(
@@ -231,7 +242,7 @@ def _other(
     known = fitted(part, bank.mels(spectrum[:, :frames], count), log, noise)
     if known is None:
         return None
-    for text, other in front.others():
+    for text, other in (*front.others(), *_hops(front, wave.shape[1])):
         made = other.spectrum(wave, frames)
         if made.shape[1] >= frames:
             named = ("mel front end", text)
@@ -245,10 +256,49 @@ def _other(
     return None
 
 
+def _hops(front: _Front, samples: int) -> Iterator[tuple[str, _Front]]:
+    """Fronts of another hop with as many frames, such as 220 and 221 for 220.5 samples."""
+    frames = samples // front.hop
+    found = range(samples // (frames + 1) + 1, samples // max(frames, 1) + 1)
+    for hop in sorted(found, key=lambda h: abs(h - front.hop))[1 : _MOST_HOPS + 1]:
+        yield f"a hop of {hop}, where the reference has {front.hop}", replace(front, hop=hop)
+
+
+def _of_other_length(
+    case: Case, wave: Any, front: _Front, bank: Bank, log: bool, noise: float
+) -> Cause | None:
+    """What explains a mel of more or fewer frames: another hop, or no padding."""
+    spectrum = front.spectrum(wave, min(_FRAMES, case.r.shape[1]))
+    energies = bank.mels(spectrum, case.r.shape[2])
+    part = Case(case.r[:, : spectrum.shape[1]], case.c, case.limit)
+    known = fitted(part, energies, log, noise)
+    frames = case.c.shape[1]
+    for text, other in () if known is None else _of_frames(front, wave.shape[1], frames):
+        made = known(bank.mels(other.spectrum(wave, min(_FRAMES, frames)), case.r.shape[2]))
+        c = case.c[:, : made.shape[1]]  # the last ones need what is behind the signal's end
+        named = ("mel front end", text)
+        if found := _explained(Case(np.zeros_like(c), c, case.limit), made, log, named):
+            return found
+    return None
+
+
+def _of_frames(front: _Front, samples: int, frames: int) -> Iterator[tuple[str, _Front]]:
+    """Fronts of another hop, or without padding, that may give so many frames."""
+    for hop in dict.fromkeys((*_HOPS, 2 * front.hop, front.hop // 2)):
+        if hop and frames in _counts(samples, hop, front.points):
+            text = f"a hop of {hop}, where the reference has {front.hop}"
+            yield text, replace(front, hop=hop)
+    whole = _counts(samples, front.hop, front.points)[2]
+    if front.ends != _NOT_CENTRED and frames in (whole, whole - 1):  # one that is dropped
+        text = f"the signal is {_NOT_CENTRED}, where the reference has it {front.ends}"
+        yield text, replace(front, ends=_NOT_CENTRED)
+
+
 def _explained(case: Case, made: Any, log: bool, named: tuple[str, str]) -> Cause | None:
     seen = np.isfinite(made)
     if log:
-        seen &= (case.r > lowest(case.r)) & (case.c > lowest(case.c))
+        floored = (case.r <= lowest(case.r)) & np.any(case.r)
+        seen &= ~floored & (case.c > lowest(case.c))
     small = Case(case.r[seen], case.c[seen], case.limit)
     found = small.cause(*named, small.c, made[seen]) if small.r.size else None
     return found if np.count_nonzero(seen) >= LEAST else None

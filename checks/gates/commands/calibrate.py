@@ -91,7 +91,7 @@ def _show(found: "Calibration") -> None:
 
 def _line(p: "Proposal") -> str:
     from checks.gates.limits.contract import LIMITS
-    from checks.gates.reports.terminal import shown
+    from checks.gates.reports.rows import shown
 
     text = f"{p.name:36}"
     for key, by in zip(LIMITS, p.decided, strict=True):

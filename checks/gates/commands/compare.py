@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
+    from checks.gates.comparison.policy import Policy
     from checks.gates.comparison.record import Problem, Result, TensorRow
     from checks.gates.comparison.several import Comparison
 
@@ -37,6 +38,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--blocks", metavar="MODULE:NAME", help="blocks to run again for a cause")
     command.add_argument("--json", type=Path, metavar="FILE", help="write the report there")
     command.add_argument("--quiet", action="store_true", help="print failing tensors alone")
+    policies(command)
     written(command)
 
 
@@ -74,6 +76,36 @@ def limits(command: argparse.ArgumentParser, *, required: bool = True) -> None:
     )
 
 
+def policies(command: argparse.ArgumentParser) -> None:
+    """Declare what else than limits decides."""
+    command.add_argument(
+        "--systematic",
+        choices=("warn", "fail"),
+        default="warn",
+        help="tensors within their limits whose error is systematic and more than rounding",
+    )
+    command.add_argument(
+        "--understood",
+        action="append",
+        default=[],
+        metavar="GLOB",
+        help="tensors whose systematic error is meant",
+    )
+    command.add_argument(
+        "--transcript",
+        choices=("warn", "fail"),
+        default="warn",
+        help="tokens or words that changed although every tensor passes",
+    )
+
+
+def policy_of(given: argparse.Namespace) -> "Policy":
+    """Return what the options of `policies` say."""
+    from checks.gates.comparison.policy import Policy
+
+    return Policy(given.systematic, tuple(given.understood), given.transcript)
+
+
 def written(command: argparse.ArgumentParser) -> None:
     """Declare the files that a report is rendered to."""
     command.add_argument("--html", type=Path, metavar="FILE", help="write a page there")
@@ -89,6 +121,7 @@ def run(given: argparse.Namespace) -> int:
     apart(given)
     out = printer()
     options = {n: getattr(given, n) for n in ("names", "only", "reference64", "tokens")}
+    options["policy"] = policy_of(given)
     if given.blocks is not None:
         from checks.gates.blocks.loading import blocks_of
 
@@ -172,7 +205,8 @@ def _steps(
     from rich.markup import escape
     from rich.progress import Progress
 
-    from checks.gates.reports.terminal import folded, heading, invalid, line, width_of
+    from checks.gates.reports.rows import HANG, columns_of, folded, heading, line, say, width_of
+    from checks.gates.reports.terminal import invalid
 
     # One console for both where both are terminals: else a row would be written into the bar.
     console = out if out.is_terminal else Console(stderr=True)
@@ -180,7 +214,7 @@ def _steps(
     aside: dict[str, list[TensorRow]] = {}
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("compare", total=len(names) * candidates)
-        width = width_of(names)
+        width, columns = width_of(names), columns_of(out)
 
         def put(label: str, text: "Text") -> None:
             nonlocal last
@@ -188,18 +222,18 @@ def _steps(
                 fold(label)
                 out.print(heading(label))
                 last = label
-            out.print(text, soft_wrap=True)
+            say(out, text, hang=HANG)
 
         def fold(but: str | None = None) -> None:
             for label in [n for n in aside if n != but]:
-                for text in folded(aside.pop(label), width):
+                for text in folded(aside.pop(label), width, columns):
                     put(label, text)
 
         def step(label: str, row: "TensorRow") -> None:
             if row.aside and not quiet:
                 aside.setdefault(label, []).append(row)
             elif row.failed or not quiet:
-                put(label, line(row, width))
+                put(label, line(row, width, columns))
             bar.update(task, advance=1, description=escape(row.name))
 
         yield step, lambda label, problem: put(label, invalid(problem))

@@ -94,7 +94,8 @@ def _prepare(given: argparse.Namespace) -> int:
 def _by_injection(given: argparse.Namespace, folder: Path) -> "Isolation":
     from checks.gates.blocks.injection import Injection, injected
     from checks.gates.blocks.loading import blocks_of
-    from checks.gates.reports.blocks import heading, line
+    from checks.gates.reports.blocks import HANG, heading, line
+    from checks.gates.reports.rows import say
     from checks.gates.reports.terminal import printer
 
     blocks = () if given.blocks is None else blocks_of(given.blocks)
@@ -107,14 +108,15 @@ def _by_injection(given: argparse.Namespace, folder: Path) -> "Isolation":
     out = printer()
     out.print(heading())
     for row in found.rows:
-        out.print(line(row), soft_wrap=True)
+        say(out, line(row), hang=HANG)
     return found
 
 
 def _by_blocks(given: argparse.Namespace) -> "Isolation":
     from checks.gates.blocks.isolation import isolate
     from checks.gates.blocks.loading import blocks_of
-    from checks.gates.reports.blocks import heading, line
+    from checks.gates.reports.blocks import HANG, heading, line
+    from checks.gates.reports.rows import say
     from checks.gates.reports.terminal import printer
 
     out = printer()
@@ -129,5 +131,5 @@ def _by_blocks(given: argparse.Namespace) -> "Isolation":
         backward=given.backward,
         framework=given.framework,
         causes=not given.no_causes,
-        step=lambda row: out.print(line(row), soft_wrap=True),
+        step=lambda row: say(out, line(row), hang=HANG),
     )

@@ -103,7 +103,7 @@ def _present(module: str) -> bool:
 
 
 def _line(tensor: "Sensitivity") -> str:
-    from checks.gates.reports.terminal import shown
+    from checks.gates.reports.rows import shown
 
     caught = len(tensor.tried) - len(tensor.let_through)
     text = f"{tensor.name:36} {tensor.role:13} {caught} of {len(tensor.tried)} caught"

@@ -3,7 +3,15 @@
 import argparse
 from pathlib import Path
 
-from checks.gates.commands.compare import SAVED, apart, limits, render, written
+from checks.gates.commands.compare import (
+    SAVED,
+    apart,
+    limits,
+    policies,
+    policy_of,
+    render,
+    written,
+)
 
 HELP = "a saved JSON report against another tolerance file, without the dumps"
 
@@ -20,6 +28,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--json", type=Path, metavar="FILE", help="write the new report there")
     command.add_argument("--quiet", action="store_true", help="print failing tensors alone")
+    policies(command)
     written(command)
 
 
@@ -29,7 +38,7 @@ def run(given: argparse.Namespace) -> int:
     from checks.gates.reports.terminal import printer, show_rows
 
     apart(given)
-    report = rejudge(given.report, given.tolerances, given.isolated)
+    report = rejudge(given.report, given.tolerances, given.isolated, policy_of(given))
     show_rows(report, printer(), quiet=given.quiet)
     render(report, given)
     return report.exit_code

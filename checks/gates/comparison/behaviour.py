@@ -10,6 +10,7 @@ import numpy as np
 
 from checks.gates.causes.case import load
 from checks.gates.comparison.record import Change, TensorRow
+from checks.gates.formats.manifest import dtype_of
 from checks.gates.formats.readers import Side
 from checks.gates.formats.stored import Array, Stored
 from checks.gates.formats.transcript import TRANSCRIPT, Transcript, read_transcript
@@ -217,7 +218,7 @@ def _margin(r: Any, c: Any) -> tuple[float, float]:
 
 def choices(rows: Sequence[TensorRow], left: Side, right: Side) -> Iterator[Change]:
     """Yield argmax and top-k over the last axis, of the last failing tensor that looks like
-    logits; where none does, of the first that fails.
+    logits; where none does, of the first that fails. Integers are chosen, and choose nothing.
     """
     row = _chosen(rows)
     if row is None or row.limit is None or any(str(d).startswith("complex") for d in row.dtypes):
@@ -254,9 +255,13 @@ def choices(rows: Sequence[TensorRow], left: Side, right: Side) -> Iterator[Chan
 
 
 def _chosen(rows: Sequence[TensorRow]) -> TensorRow | None:
-    failed = [r for r in rows if r.failed and r.measured]
+    failed = [r for r in rows if r.failed and r.measured and not _of_integers(r)]
     for word in ("logits", "head", "probs", "out"):
         named = [r for r in failed if word in r.name]
         if named:
             return named[-1]
     return failed[0] if failed else None
+
+
+def _of_integers(row: TensorRow) -> bool:
+    return any(d is not None and dtype_of(d).kind in "biu" for d in row.dtypes)

@@ -69,6 +69,7 @@ def _first(result: Result, row: TensorRow) -> str:
         place = "before" if names.index(quiet.name) < names.index(row.name) else "after"
         text += f"; {quiet.name} passes but looks systematic "
         text += f"(eta {figure(quiet.measured.eta or 0)}), {place} it"
+        text += f": {quiet.cause.text}" if quiet.cause else ""
     failed = sum(r.failed for r in result.rows)
     contract = sum(r.contract for r in result.rows)
     return f"{text}; {failed} of {contract} contract tensors fail"

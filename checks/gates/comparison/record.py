@@ -7,19 +7,25 @@ from typing import Any
 
 from checks.gates.comparison.apart import ThreeWay
 from checks.gates.comparison.detail import Detail
-from checks.gates.comparison.measure import SHARES, Measured
+from checks.gates.comparison.measure import Measured
+from checks.gates.comparison.plain import detail_record, measured_record, plain
 from checks.gates.errors import INVALID, PASSED, WRONG
 from checks.gates.formats.manifest import GATE, INFORMATIONAL
 from checks.gates.limits.contract import Limit
 from checks.tolerances import constant
 
-OK, OVER, SHAPE, NONFINITE = "ok", "FAIL", "SHAPE", "NONFINITE"
+OK, OVER, SHAPE, NONFINITE, SYSTEMATIC = "ok", "FAIL", "SHAPE", "NONFINITE", "SYSTEMATIC"
 NO_CANDIDATE, NO_REFERENCE, NOWHERE = "MISSING-candidate", "MISSING-reference", "MISSING-both"
 MISSING = (NO_CANDIDATE, NO_REFERENCE, NOWHERE)
 SCHEMA = "gradsweep gate 1"
 # Kinds of problems.
 INPUTS, CONTRACT, REFERENCE, REUSED = "inputs", "contract", "reference", "reused"
 SPLIT = "reference64"
+WARN, FAIL = "warn", "fail"
+# Causes that say where a tensor is off and not why; those that amplified rounding has, too.
+WEAK = ("after the first", "before the last", "partial")
+_PLACES = ("op mismatch", "inherited")
+NO_PROOF = ("offset per slice", "factor per slice", "affine per slice", *WEAK, *_PLACES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +77,11 @@ class Change:
         return self.edits > 0
 
     @property
+    def spoken(self) -> bool:
+        """Whether tokens or words differ."""
+        return self.changed and self.kind in ("tokens", "text")
+
+    @property
     def explained(self) -> bool | None:
         """Whether the logits' error can turn the choice there; None where it is not known."""
         if self.margin is None or self.error is None:
@@ -86,7 +97,8 @@ class TensorRow:
         name: its key.
         role: gate, informational or debug.
         status: ok, FAIL (over its limits), SHAPE, NONFINITE, MISSING-candidate,
-            MISSING-reference or MISSING-both.
+            MISSING-reference or MISSING-both; SYSTEMATIC (within its limits) where a policy fails
+            that.
         limit: None where it is not in the tolerance file.
         shapes: of the reference and the candidate; None where missing.
         dtypes: likewise.
@@ -96,6 +108,7 @@ class TensorRow:
         detail: quantiles, worst entries and places, of at most 50 that fail.
         three_way: the distances to a float64 reference, where one was given.
         declared: the role that a manifest or names.toml states, whatever the contract holds.
+        understood: its systematic error is meant, see `Policy`.
     """
 
     name: str
@@ -110,6 +123,7 @@ class TensorRow:
     detail: Detail | None = None
     three_way: ThreeWay | None = None
     declared: str = GATE
+    understood: bool = False
 
     @property
     def contract(self) -> bool:
@@ -134,6 +148,30 @@ class TensorRow:
             return False
         chance = min(10 * m.eta_noise, constant("gate_systematic_few"))
         return m.eta > max(constant("gate_systematic_eta"), chance)
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether it is within its limits although its error is systematic, is more than rounding
+        and uses some of them.
+        """
+        m, used = self.measured, self.used
+        if not self.contract or self.status != OK or self.understood or not self.systematic:
+            return False
+        if m is None or used is None or not m.relative_rms > constant("gate_ladder_float32"):
+            return False
+        large = m.relative_rms > constant("gate_systematic_large")
+        return large or used > constant("gate_systematic_used")
+
+    @property
+    def suspect(self) -> bool:
+        """Whether that is no amplified rounding: the reference's value explains nearly all of it,
+        or its cause is known. No right run has that (`gradsweep gate power`).
+        """
+        m = self.measured
+        if m is None or not self.doubtful:
+            return False
+        proven = self.cause is not None and self.cause.name not in NO_PROOF
+        return proven or (m.eta or 0.0) > constant("gate_systematic_sure")
 
     @property
     def used(self) -> float | None:
@@ -169,54 +207,21 @@ class TensorRow:
             comment = list(self.limit.comment)
             record["limit"] = limit | ({"_comment": comment} if comment else {})
         if self.measured is not None:
-            record |= _measured(self.measured)
+            record |= measured_record(self.measured)
             record["systematic"] = self.systematic
+        if self.understood:
+            record["understood"] = True
         if self.cause is not None:
             record["cause"] = asdict(self.cause)
         if self.three_way is not None:
             split = self.three_way
             record["three_way"] = asdict(split) | {"ratio": split.ratio, "text": split.text}
         if self.detail is not None:
-            record["detail"] = _detail(self.detail)
+            record["detail"] = detail_record(self.detail)
         if self.note:
             record["note"] = self.note
         plained: dict[str, Any] = plain(record)
         return plained
-
-
-FIGURES = (
-    *("count", "differing", "max_abs", "mean_abs", "rms", "p99_abs"),
-    *("disagreements", "eta", "eta_noise", "finite", "nonfinite", "sums", "crc"),
-)
-
-
-def _measured(m: Measured) -> dict[str, Any]:
-    record: dict[str, Any] = {n: getattr(m, n) for n in FIGURES}
-    return record | {
-        "worst_index": m.worst,
-        "relative_rms": m.relative_rms,
-        "cosine": m.cosine,
-    }
-
-
-def _detail(d: Detail) -> dict[str, Any]:
-    shares = [f"p{100 * s:g}" for s in SHARES]
-    return {
-        "quantiles": dict(zip(shares, d.quantiles, strict=False)),
-        "quantiles_within": d.within,
-        "worst": [asdict(e) for e in d.worst],
-        "histogram": {"equal": d.equal, "power": d.power, "counts": d.counts},
-        "strips": d.strips,
-    }
-
-
-def plain(value: Any) -> Any:
-    """Return a value as strict JSON can hold it: NaN and infinities as text, tuples as lists."""
-    if isinstance(value, dict):
-        return {k: plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(v) for v in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +267,7 @@ class Result:
         changes: tokens and texts of both sides, changed or not; on a failure the argmax, too.
         replayed: whether blocks were run again for causes.
         isolated: tensors whose blocks an isolation has checked since.
+        transcript: "fail" where tokens or texts that changed fail the candidate, see `Policy`.
         alone: how many tensors out of the tolerance file the reference and the candidate alone
             have, chosen by `only` or not.
     """
@@ -281,13 +287,15 @@ class Result:
     replayed: bool = False
     alone: tuple[int, int] = (0, 0)
     isolated: tuple[str, ...] = ()
+    transcript: str = WARN
 
     @property
     def exit_code(self) -> int:
         """0 pass, 1 the candidate is wrong, 2 no valid comparison."""
         if self.problems:
             return INVALID
-        return WRONG if any(r.failed for r in self.rows) else PASSED
+        spoken = self.transcript == FAIL and any(c.spoken for c in self.changes)
+        return WRONG if spoken or any(r.failed for r in self.rows) else PASSED
 
     @property
     def ok(self) -> bool:
@@ -316,9 +324,30 @@ class Result:
         return next((r for r in reversed(before) if r.contract and r.status == OK), None)
 
     @property
+    def suspects(self) -> list[TensorRow]:
+        """Contract tensors that pass although their error looks systematic."""
+        return [r for r in self.rows if r.suspect]
+
+    @property
     def quiet(self) -> TensorRow | None:
-        """The first contract tensor that passes although its error looks systematic."""
-        return next((r for r in self.rows if r.contract and r.systematic and not r.failed), None)
+        """The first of them."""
+        return next(iter(self.suspects), None)
+
+    @property
+    def hint(self) -> TensorRow | None:
+        """The first of them before the first divergence: the better place to look."""
+        order = list(self.rows)
+        quiet, first = self.quiet, self.first
+        if quiet is None or first is None or order.index(quiet) > order.index(first):
+            return None
+        return quiet
+
+    @property
+    def toothless(self) -> bool:
+        """Whether no gate has a finite limit: shapes and infinities alone were looked at."""
+        rows = [r for r in self.rows if r.limit is not None]
+        gates = [r for r in rows if r.role == GATE] or rows
+        return bool(gates) and all(_infinite(r.limit) for r in gates if r.limit is not None)
 
     @property
     def cause(self) -> Cause | None:
@@ -341,6 +370,8 @@ class Result:
             "first": first.name if first else None,
             "last_good": good.name if good else None,
             "first_systematic": quiet.name if quiet else None,
+            "systematic": [r.name for r in self.suspects],
+            "transcript": self.transcript,
             "cause": self.cause.name if self.cause else ("unclassified" if first else None),
             "answers": [{"question": a.question, "text": a.text} for a in self.answers],
             "problems": [asdict(p) for p in self.problems],
@@ -362,3 +393,7 @@ class Result:
         from checks.gates.reports.saved import result_of
 
         return result_of(record, where)
+
+
+def _infinite(limit: Limit) -> bool:
+    return math.isinf(limit.max_abs) and math.isinf(limit.mean_abs)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from checks.gates.blocks.isolated import OWN, UNCHECKED, Isolated
+from checks.gates.comparison.policy import Policy, unjudged
 from checks.gates.comparison.questions import answers
 from checks.gates.comparison.record import (
     INPUTS,
@@ -13,11 +14,12 @@ from checks.gates.comparison.record import (
     NO_REFERENCE,
     NOWHERE,
     OK,
+    WEAK,
     Result,
     TensorRow,
 )
 from checks.gates.comparison.several import Comparison, answered
-from checks.gates.comparison.steps import NEXT, WEAK, next_steps
+from checks.gates.comparison.steps import NEXT, next_steps
 from checks.gates.comparison.validity import (
     ONE_VALUE,
     by_figures,
@@ -34,7 +36,10 @@ from checks.gates.reports.saved import read_isolation, read_report
 
 
 def rejudge(
-    report: str | Path, tolerances: str | Path, isolated: str | Path | None = None
+    report: str | Path,
+    tolerances: str | Path,
+    isolated: str | Path | None = None,
+    policy: Policy | None = None,
 ) -> Result | Comparison:
     """Judge the figures of a saved report by another tolerance file.
 
@@ -47,6 +52,7 @@ def rejudge(
         tolerances: see `read_contract`.
         isolated: a JSON file of `gradsweep gate isolate` on the same dumps: the causes that it
             found are taken over, and its blocks are not offered to be isolated again.
+        policy: see `compare`; what the report was judged by counts for nothing.
 
     Raises:
         GateError: a file cannot be used, or the isolation is of other dumps.
@@ -56,7 +62,7 @@ def rejudge(
     known = None if isolated is None else read_isolation(isolated)
     if known is not None:
         results = _with_isolation(results, known)
-    made = tuple(rejudged(r, contract) for r in results)
+    made = tuple(rejudged(r, contract, policy) for r in results)
     if known is not None:
         made = tuple(_noted(r, known) if r.isolated else r for r in made)
     if isinstance(saved, Result):
@@ -101,9 +107,10 @@ def _noted(result: Result, known: Isolated) -> Result:
     return replace(result, notes=(*result.notes, note))
 
 
-def rejudged(result: Result, contract: Contract) -> Result:
+def rejudged(result: Result, contract: Contract, policy: Policy | None = None) -> Result:
     """Return a result as another contract judges its figures."""
-    rows = [_row(row, contract) for row in result.rows]
+    policy = policy or Policy()
+    rows = [_row(row, contract, policy) for row in result.rows]
     known = {row.name.partition("#")[0] for row in rows}
     rows += list(_absent(known, result.only, contract))
     paths = result.reference, result.candidate
@@ -122,6 +129,7 @@ def rejudged(result: Result, contract: Contract) -> Result:
         notes=notes,
         answers=(),
         alone=_alone(rows) if result.only is None else result.alone,
+        transcript=policy.transcript,
     )
     kept = [n for n in notes if not n.startswith(NEXT)]
     made = replace(made, notes=(*kept, *next_steps(made)))
@@ -134,13 +142,15 @@ def _alone(rows: Iterable[TensorRow]) -> tuple[int, int]:
     return sides.count(NO_CANDIDATE), sides.count(NO_REFERENCE)
 
 
-def _row(row: TensorRow, contract: Contract) -> TensorRow:
+def _row(row: TensorRow, contract: Contract, policy: Policy) -> TensorRow:
+    row = unjudged(row)
     name = row.name.partition("#")[0]
     limit = contract.limits.get(name)
     status = row.status if row.measured is None else status_of(row.measured, limit)
     row = replace(row, limit=limit, status=status, role=role_of(name, limit, row.declared))
+    row = policy.judged(policy.known(row))
     if row.status == OK:
-        return replace(row, cause=None, detail=None)
+        return replace(row, cause=row.cause if row.suspect else None, detail=None)
     return row
 
 

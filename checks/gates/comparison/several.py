@@ -11,8 +11,10 @@ from typing import Any
 from checks.gates.blocks.block import Block
 from checks.gates.causes.case import figure
 from checks.gates.comparison.apart import Apart, apart
+from checks.gates.comparison.plain import plain
+from checks.gates.comparison.policy import Policy
 from checks.gates.comparison.questions import answers
-from checks.gates.comparison.record import SCHEMA, Problem, Result, TensorRow, plain
+from checks.gates.comparison.record import SCHEMA, Problem, Result, TensorRow
 from checks.gates.comparison.verdict import compare, opened
 from checks.gates.errors import INVALID, PASSED, WRONG, GateError
 from checks.tolerances import constant
@@ -98,11 +100,12 @@ def compare_all(
     tokens: Sequence[str] = (),
     blocks: Sequence[Block] = (),
     known: KnownOf | None = None,
+    policy: Policy | None = None,
 ) -> Comparison:
     """Compare several dumps, of several backends, with one reference and with each other.
 
     Arguments:
-        reference, tolerances, names, only, reference64, tokens, blocks: see `compare`.
+        reference, tolerances, names, only, reference64, tokens, blocks, policy: see `compare`.
         candidates: a dump each.
         step: called with the candidate's label and each row as it is made.
         known: called with the label and each problem that is known before the rows are.
@@ -132,6 +135,7 @@ def compare_all(
                 tokens=tokens,
                 blocks=blocks,
                 known=None if known is None else partial(known, label),
+                policy=policy,
             )
         )
     between: dict[str, Apart] = {}

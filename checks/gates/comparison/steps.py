@@ -9,14 +9,13 @@ from checks.gates.comparison.record import (
     NO_REFERENCE,
     NOWHERE,
     SHAPE,
+    WEAK,
     Result,
 )
 from checks.gates.errors import WRONG
 from checks.report.wording import plural
 
 NEXT = "next: "
-# Causes that say where a tensor is off and not why.
-WEAK = ("after the first", "before the last", "partial")
 
 
 def next_steps(result: Result) -> list[str]:

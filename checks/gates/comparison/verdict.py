@@ -2,20 +2,22 @@
 
 import fnmatch
 import math
-from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from checks.gates.blocks.block import Block
-from checks.gates.causes.diagnosis import MOST_DETAILED, cause
+from checks.gates.causes.diagnosis import MOST_DETAILED, cause, tightened
 from checks.gates.causes.replay import INHERITED, MISMATCH, made_of, replayed
 from checks.gates.comparison.apart import three_way
 from checks.gates.comparison.behaviour import changes, choices
 from checks.gates.comparison.detail import detail
 from checks.gates.comparison.measure import Measured, measure
+from checks.gates.comparison.notes import notes_of
+from checks.gates.comparison.policy import Policy
 from checks.gates.comparison.questions import answers
 from checks.gates.comparison.record import (
+    MISSING,
     NO_CANDIDATE,
     NO_REFERENCE,
     NONFINITE,
@@ -23,6 +25,7 @@ from checks.gates.comparison.record import (
     OK,
     OVER,
     SHAPE,
+    SYSTEMATIC,
     Cause,
     Problem,
     Result,
@@ -43,8 +46,8 @@ from checks.gates.formats.readers import Side, natural, open_side
 from checks.gates.formats.stored import Stored
 from checks.gates.limits.contract import Contract, Limit, read_contract
 from checks.gates.naming.names import Names, read_names, renamed
-from checks.report.wording import plural
 
+_DOUBTED = 3  # tensors within their limits whose cause is looked for
 Step = Callable[[TensorRow], None]
 Known = Callable[[Problem], None]
 
@@ -59,6 +62,8 @@ class Opened:
         contract: the tolerance file.
         rules: names.toml.
         blocks: what tensors are made by, to be run again.
+        policy: what is made of what the limits let pass.
+        measured: figures of the two sides that are known already, by key.
     """
 
     left: Side
@@ -67,6 +72,8 @@ class Opened:
     contract: Contract
     rules: Names
     blocks: Sequence[Block] = ()
+    policy: Policy = field(default_factory=Policy)
+    measured: Mapping[str, Measured] = field(default_factory=dict)
 
 
 def compare(
@@ -82,6 +89,7 @@ def compare(
     detailed: int = MOST_DETAILED,
     blocks: Sequence[Block] = (),
     known: Known | None = None,
+    policy: Policy | None = None,
 ) -> Result:
     """Compare two dumps against a tolerance file.
 
@@ -101,6 +109,8 @@ def compare(
             with one thing changed (`causes.replay`), which tells more than two arrays can.
         known: called, before any row is made, with each problem that is known then: inputs that
             differ.
+        policy: whether systematic errors within the limits, or a changed transcript, fail; by
+            default the verdict names them.
 
     Returns:
         The rows in execution order, the verdict, on a failure the six answers. Where the inputs
@@ -110,7 +120,20 @@ def compare(
         GateError: a file cannot be used.
     """
     given = opened(reference, candidate, tolerances, names=names, reference64=reference64)
-    given = replace(given, blocks=blocks)
+    given = replace(given, blocks=blocks, policy=policy or Policy())
+    return compared(given, only=only, step=step, tokens=tokens, detailed=detailed, known=known)
+
+
+def compared(
+    given: Opened,
+    *,
+    only: str | None = None,
+    step: Step | None = None,
+    tokens: Sequence[str] = (),
+    detailed: int = MOST_DETAILED,
+    known: Known | None = None,
+) -> Result:
+    """Compare what is open; see `compare`."""
     inputs, problems = inputs_of(given.left, given.right)
     if known is not None:
         for problem in problems:
@@ -147,10 +170,16 @@ def _judged(
 ) -> list[TensorRow]:
     """The rows, each with its cause at once: that needs the reference's other tensors alone."""
     rows = [_row(key, given) for key in _order(given, only)]
-    detailed = 0
+    detailed, tried = 0, 0
     for n, row in enumerate(rows):
-        row = _measured(row, given)
-        if row.failed and row.status in (OVER, SHAPE, NONFINITE) and detailed < most:
+        row = given.policy.known(_measured(row, given))
+        if row.doubtful and not detailed and tried < min(most, _DOUBTED):
+            tried += 1
+            row = replace(row, cause=_cause(row, rows, given))
+            tried = _DOUBTED if row.suspect else tried  # those after it are its echoes
+            row = row if row.suspect else replace(row, cause=None)
+        row = given.policy.judged(row)
+        if row.failed and row.status not in MISSING and detailed < most:
             detailed += 1
             row = _explained(row, rows, given)
         rows[n] = row
@@ -179,12 +208,13 @@ def _result(
         rows=tuple(rows),
         problems=tuple(problems),
         inputs=inputs[0],
-        notes=(*_notes(rows, given), *one_value(twins)),
+        notes=(*notes_of(rows, left, right, given.wide, given.rules), *one_value(twins)),
         names=None if given.rules.path is None else str(given.rules.path),
         only=only,
         reference64=None if given.wide is None else str(given.wide.path),
         changes=changes(left, right, tokens, only),
         replayed=bool(given.blocks),
+        transcript=given.policy.transcript,
         alone=alone(left.tensors, right.tensors, given.contract.limits),
     )
     result = replace(result, notes=(*result.notes, *next_steps(result)))
@@ -301,7 +331,7 @@ def _measured(row: TensorRow, given: Opened) -> TensorRow:
             for _ in stored.chunks():
                 pass
         return row
-    figures = measure(r, c)
+    figures = given.measured.get(row.name) or measure(r, c)
     row = replace(row, status=status_of(figures, row.limit), measured=figures)
     return row if given.wide is None else _split(row, r, c, given.wide)
 
@@ -309,21 +339,26 @@ def _measured(row: TensorRow, given: Opened) -> TensorRow:
 def _explained(row: TensorRow, rows: Sequence[TensorRow], given: Opened) -> TensorRow:
     """A failing row with its cause and what its error looks like."""
     m = row.measured
+    if m is None or not math.isnan(m.relative_rms):  # squares that float64 has not: no cause fits
+        row = replace(row, cause=_cause(row, rows, given))
+    if m is None:
+        return row
+    r, c = given.left.tensors[row.name], given.right.tensors[row.name]
+    return replace(row, detail=detail(r, c, m))
+
+
+def _cause(row: TensorRow, rows: Sequence[TensorRow], given: Opened) -> Cause | None:
+    """Why a row is off: by running its block again where there is one, else by two arrays."""
     again = None
-    if m is not None and math.isnan(m.relative_rms):  # squares that float64 has not: no cause fits
-        r, c = given.left.tensors[row.name], given.right.tensors[row.name]
-        return replace(row, detail=detail(r, c, m))
+    if row.status in (OK, SYSTEMATIC):
+        row = tightened(row)
     if given.blocks:
         again = replayed(row, given.left, given.blocks, given.right)
     if again is not None and again.name == INHERITED:
         again = _from_informational(again, row, rows, given)
-    found = again
-    if again is None or again.name == MISMATCH:
-        found = cause(row, rows, given.left, given.right) or again
-    if m is None:
-        return replace(row, cause=found)
-    r, c = given.left.tensors[row.name], given.right.tensors[row.name]
-    return replace(row, cause=found, detail=detail(r, c, m))
+    if again is not None and again.name != MISMATCH:
+        return again
+    return cause(row, rows, given.left, given.right) or again
 
 
 def _from_informational(
@@ -362,39 +397,3 @@ def _split(row: TensorRow, r: Stored, c: Stored, wide: Side) -> TensorRow:
         why = f"{odd:,} entries are not finite on one of three sides"
         return replace(row, note=f"no three-way split: {why}")
     return replace(row, three_way=split)
-
-
-def _notes(rows: Sequence[TensorRow], given: Opened) -> list[str]:
-    left, right, wide = given.left, given.right, given.wide
-    notes = []
-    if left.path.resolve() == right.path.resolve():
-        notes.append("reference and candidate are one dump: this says nothing of a candidate")
-    hashed = [s.run.input_hashes if s.run else {} for s in (left, right)]
-    if all(hashed) and (lone := sorted(set(hashed[0]) ^ set(hashed[1]))):
-        notes.append(f"the hash of {', '.join(map(repr, lone))} stands on one side alone")
-    if given.rules.path is not None:
-        notes.append(f"names by {given.rules.path}")
-    if not (left.ordered or right.ordered):
-        notes.append("no manifest: rows in the tolerance file's order")
-    for side in (s for s in (left, right, wide) if s is not None):
-        if side.run is not None and side.run.versions and not side.run.finished:
-            notes.append(f"the run that wrote {side.path} did not finish")
-    policies = [s.run.dtype_policy for s in (left, right) if s.run and s.run.dtype_policy]
-    if len(set(policies)) > 1:
-        notes.append(f"dtype policies differ: {policies[0]} and {policies[1]}")
-    notes += _dtypes(rows)
-    if wide is not None and inputs_of(left, wide)[0] == "different":
-        notes.append("reference64 was given another input, or the same in another dtype")
-    notes += [f"{r.name}: {r.note}" for r in rows if r.contract and r.note]
-    return notes
-
-
-def _dtypes(rows: Sequence[TensorRow]) -> list[str]:
-    """How many contract tensors have another dtype on each side: figures alone do not tell it."""
-    pairs = Counter(r.dtypes for r in rows if r.contract and None not in r.dtypes)
-    return [
-        f"{plural(count, 'tensor')} {'is' if count == 1 else 'are'} {theirs} on the candidate, "
-        f"{ours} on the reference"
-        for (ours, theirs), count in pairs.items()
-        if ours != theirs
-    ]

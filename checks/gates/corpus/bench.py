@@ -3,7 +3,7 @@
 import fnmatch
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from checks.gates.causes.case import rms
 from checks.gates.comparison.record import Result
-from checks.gates.comparison.verdict import compare
+from checks.gates.comparison.verdict import compare, compared, opened
 from checks.gates.corpus.fault import Fault, Named, Run
 from checks.gates.corpus.models import (
     BFLOAT16,
@@ -75,21 +75,25 @@ class Bench:
         write_run(theirs, self.model.shown(candidate), self.model.roles, self.policy)
         return compare(ours, theirs, self.tolerances, detailed=EXPLAINED)
 
-    def replayed(self, candidate: Run, inputs: int, reading: str, *, tight: bool = False) -> Result:
+    def replayed(
+        self, candidate: Run, inputs: int, before: Result, reading: str, *, tight: bool = False
+    ) -> Result:
         """Compare the candidate that was dumped last once more, with blocks to run again.
 
         Arguments:
             candidate, inputs: as given to `compared`.
+            before: what `compared` returned, whose figures are taken over.
             reading: whose blocks they are, one of `replays.READINGS`.
             tight: by limits of nothing, so that every tensor that differs at all is explained.
         """
         paths = self.folder / f"reference-{inputs}", self.folder / "candidate"
         file = self._nothing() if tight else self.tolerances
         run = candidate if reading == OWN else self.reference(inputs)
+        figures = {r.name: r.measured for r in before.rows if r.measured is not None}
         with patched_in(run):
             blocks = self.model.blocks(run.weights, run.config)
-            most = DOUBTED if tight else EXPLAINED
-            return compare(*paths, file, detailed=most, blocks=blocks)
+            given = replace(opened(*paths, file), blocks=blocks, measured=figures)
+            return compared(given, detailed=DOUBTED if tight else EXPLAINED)
 
     def has_block(self, result: Result, inputs: int) -> bool:
         """Whether a block makes the tensor that diverged first."""

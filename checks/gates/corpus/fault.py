@@ -73,6 +73,8 @@ class Fault:
         first: the tensors of which the first divergence must be one; known by construction.
         causes: names of causes that describe it; empty where no two arrays can tell.
         structural: whether it must be caught; False where it is a matter of precision alone.
+        explained: where tokens or the argmax change, whether the margin between the two largest
+            logits is to explain that; None where neither need change.
 
     Raises:
         ValueError: the cause is unknown, or the first divergence is not stated.
@@ -85,6 +87,7 @@ class Fault:
     first: tuple[str, ...]
     causes: tuple[str, ...] = ()
     structural: bool = True
+    explained: bool | None = None
 
     def __post_init__(self) -> None:
         if self.cause not in CAUSES or not self.first:
@@ -106,9 +109,10 @@ def faults_of(model: str) -> Callable[..., Fault]:
         first: str | tuple[str, ...],
         *causes: str,
         structural: bool = True,
+        explained: bool | None = None,
     ) -> Fault:
         place = (first,) if isinstance(first, str) else first
-        return Fault(name, cause, model, inject, place, causes, structural)
+        return Fault(name, cause, model, inject, place, causes, structural, explained)
 
     return made
 

@@ -1,6 +1,7 @@
 """The models that faults are injected into, and how they run with and without faults."""
 
 import contextlib
+import functools
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -80,9 +81,14 @@ def reordered(model: Model, run: Run, number: int, coarse: bool = False) -> Run:
     return run
 
 
+@functools.lru_cache(maxsize=4096)
+def _order(number: int, width: int) -> Any:
+    return np.random.default_rng((number, width)).permutation(width)
+
+
 def _reordered(product: Function, number: int, coarse: bool) -> Function:
     def other(x: Any, w: Any, *bias: Any) -> Any:
-        order = np.random.default_rng((number, w.shape[-1])).permutation(w.shape[-1])
+        order = _order(number, w.shape[-1])
         y = product(x[..., order], w[..., order], *bias)
         return _of_17_bits(y) if coarse else y
 
@@ -151,7 +157,7 @@ def models() -> dict[str, Model]:
         ("toy_transformer.product",),
         other=lambda c: replace(c, decoder=replace(c.decoder, width=48, heads=6), audio=10),
     )
-    return {m.name: m for m in (toy, ctc, rnnt, audio, _silero(), _qwen(), _whisper())}
+    return {m.name: m for m in (toy, ctc, rnnt, audio, _silero(), _qwen(), _whisper(), _front())}
 
 
 def _silero() -> Model:
@@ -174,7 +180,9 @@ def _qwen() -> Model:
         return (np.random.default_rng((number, 1)).integers(0, 90, (2, 12)),)
 
     def forward(weights: Any, config: Any, tokens: Any) -> None:
-        port.forward(weights, config, tokens)
+        logits = port.forward(weights, config, tokens)
+        if next(iter(weights.values())).dtype != ml_dtypes.bfloat16:  # which turns near ties
+            ad.tap("dec.best.tokens", np.argmax(logits, axis=-1))
         _, cache = port.step(weights, config, tokens[:, :6])
         for at in (6, 7):
             _, cache = port.step(weights, config, tokens[:, at : at + 1], cache)
@@ -197,7 +205,7 @@ def _whisper() -> Model:
     def forward(weights: Any, config: Any, waveform: Any, tokens: Any) -> None:
         window = port.window(config, waveform.dtype)
         spectra = ops.stft(port.padded(waveform, config), window, config.hop)
-        ad.tap("enc.power", spectra.real**2 + spectra.imag**2)
+        ad.tap("enc.power", port.power(spectra))
         audio = port.heard(weights, config, waveform)
         port.decode(weights, config, audio, tokens)
         _, past = port.decode(weights, config, audio, tokens[:, :6], None, "dec.gen")
@@ -208,3 +216,22 @@ def _whisper() -> Model:
     roles = {"*.logits": "informational"}
     given = (sizes, port.random_weights, inputs, forward, roles, POLICIES, port.blocks)
     return Model("whisper", ("whisper.linear",), *given)
+
+
+def _front() -> Model:
+    """Whisper's front end alone, with the waveform dumped and no spectrum: what differs inside is
+    told by replaying it.
+    """
+    from checks.ports import whisper as port
+
+    def inputs(config: Any, number: int) -> tuple[Any, ...]:
+        rng = np.random.default_rng((number, 1))
+        loudness = np.linspace(0.05, 0.1, config.samples)
+        return ((loudness * rng.normal(size=(2, config.samples))).astype(np.float32),)
+
+    def forward(weights: Any, config: Any, waveform: Any) -> None:
+        port.log_mel(ad.tap("enc.wave", waveform), config)
+
+    small = replace(port.TINY, positions=20, mels=40, n_fft=400, hop=160)
+    sizes = {"tiny": small, "other": replace(small, mels=32, n_fft=512, hop=128)}
+    return Model("whisper_front", (), sizes, lambda *_: {}, inputs, forward, policies=(FLOAT32,))

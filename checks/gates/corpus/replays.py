@@ -22,6 +22,8 @@ BOTH: Told = {
         "kernel backwards": _PERMUTED,
         "channels of the kernel in halves exchanged": _PERMUTED,
         "epsilon 1e-3 for 1e-5": "eps",
+        "epsilon 1e-6 for 1e-5": "eps",
+        "epsilon 2e-5 for 1e-5": "eps",
         "norm weight plus one": "weight off by one",
         "output weight transposed": "transposed weight",
         "pairs for halves": "rope pairing",
@@ -72,6 +74,7 @@ BOTH: Told = {
     },
     "whisper": {
         "epsilon 1e-3 for 1e-5": "eps",
+        "epsilon 1e-6 for 1e-5": "eps",
         "output weight transposed": "transposed weight",
         "no causal mask": _MASK,
         "kernel backwards": _PERMUTED,

@@ -23,6 +23,10 @@ class Outcome:
             right tensor or one before it, is no cause where it is true.
         text: the cause in a sentence.
         reading: of the blocks that were given, one of `replays.READINGS`; "" where none were.
+        choice: where a choice was to change: whether it did, and was called explained by its margin
+            or not as it should be; None where it was not.
+        suspected: the cause of the first tensor that passes and looks systematic, "unclassified"
+            where none was found; "" where no tensor looks so.
     """
 
     model: str
@@ -38,6 +42,8 @@ class Outcome:
     printed: tuple[str, ...]
     text: str = ""
     reading: str = ""
+    choice: bool | None = None
+    suspected: str = ""
 
     @property
     def placed(self) -> bool:
@@ -71,6 +77,9 @@ def outcome(fault: Fault, size: str, number: int, result: Result, reading: str =
     first, cause = result.first, result.cause
     placed = first is not None and first.name in fault.first
     place = INHERITED if fault.name in INHERITS.get(fault.model, ()) else MISMATCH
+    hint = result.hint
+    if hint is not None and hint.name in fault.first:  # named in the same breath
+        first, cause, placed = hint, hint.cause, True
     printed = () if cause is None or (placed and cause.name == place) else (cause.name,)
     told = told_by(fault, reading) if reading else ()
     return Outcome(
@@ -87,7 +96,20 @@ def outcome(fault: Fault, size: str, number: int, result: Result, reading: str =
         printed=printed,
         text=cause.text if cause else "",
         reading=reading,
+        choice=None if fault.explained is None else _chosen(result) == [fault.explained],
+        suspected=suspected_of(result),
     )
+
+
+def _chosen(result: Result) -> list[bool | None]:
+    """What was said of the choices that changed: whether their margins explain that."""
+    return list(dict.fromkeys(c.explained for c in result.changes if c.changed))
+
+
+def suspected_of(result: Result) -> str:
+    """Return the cause of the first tensor that passes and looks systematic; "" without one."""
+    quiet = result.quiet
+    return "" if quiet is None else quiet.cause.name if quiet.cause else "unclassified"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +151,7 @@ class Study:
         clean: clean runs by policy.
         seconds: how long it took.
         doubts: clean runs of which a replay named a cause, where limits of nothing asked for it.
+        suspicions: clean runs in which a tensor looks systematic within its limits.
     """
 
     outcomes: Sequence[Outcome]
@@ -136,6 +159,7 @@ class Study:
     clean: dict[str, int]
     seconds: float = 0.0
     doubts: Sequence[Alarm] = ()
+    suspicions: Sequence[Alarm] = ()
 
     @property
     def plain(self) -> list[Outcome]:
@@ -175,8 +199,16 @@ class Study:
     @property
     def rates(self) -> tuple[Rate, ...]:
         """All of them."""
-        first = (self.detection, self.localisation, self.precision, self.recall)
-        return (*first, *(self.false_positives(p) for p in self.clean), *self.with_blocks)
+        first = [self.detection, self.localisation, self.precision, self.recall]
+        if chosen := [o.choice for o in self.plain if o.choice is not None]:
+            first.append(Rate("changed choices judged right", sum(chosen), len(chosen)))
+        if within := [o for o in self.plain if o.causes and not o.structural and not o.caught]:
+            named = sum(o.suspected in o.causes for o in within)
+            first.append(Rate("within the limits, and named as systematic", named, len(within)))
+        clean = [self.false_positives(p) for p in self.clean]
+        count = sum(self.clean.values())
+        clean.append(Rate("clean runs that look systematic", len(self.suspicions), count))
+        return (*first, *clean, *self.with_blocks)
 
     @property
     def with_blocks(self) -> tuple[Rate, ...]:
@@ -219,6 +251,7 @@ class Study:
             "outcomes": [asdict(o) for o in self.outcomes],
             "alarms": [asdict(a) for a in self.alarms],
             "doubts": [asdict(a) for a in self.doubts],
+            "suspicions": [asdict(a) for a in self.suspicions],
             "seconds": round(self.seconds, 1),
         }
 

@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from checks.gates.causes.replay import INHERITED
-from checks.gates.comparison.steps import WEAK
+from checks.gates.comparison.record import WEAK
 from checks.gates.corpus.bench import CALIBRATION_INPUTS, CORPUS, SOURCES, Bench, bench
 from checks.gates.corpus.fault import Fault
 from checks.gates.corpus.models import FLOAT32, POLICIES, Model, models
 from checks.gates.corpus.replays import READINGS
-from checks.gates.corpus.scores import Alarm, Outcome, Study, outcome, table
+from checks.gates.corpus.scores import Alarm, Outcome, Study, outcome, suspected_of, table
 from checks.gates.errors import PASSED, WRONG, GateError
 from checks.results import replace_text
 
@@ -34,9 +34,17 @@ def faults(only: str | None = None) -> list[Fault]:
     Raises:
         GateError: the pattern matches none.
     """
-    from checks.gates.corpus.faults import front, heads, ports, sequence, transformer, variants
+    from checks.gates.corpus.faults import (
+        front,
+        fronts,
+        heads,
+        ports,
+        sequence,
+        transformer,
+        variants,
+    )
 
-    parts = (front, transformer, sequence, heads, ports, variants)
+    parts = (front, transformer, sequence, heads, ports, variants, fronts)
     every = [f for part in parts for f in part.FAULTS]
     kept = [f for f in every if only is None or fnmatch.fnmatchcase(f.label, f"{only}*")]
     if not kept:
@@ -70,6 +78,7 @@ def study(
     outcomes: list[Outcome] = []
     alarms: list[Alarm] = []
     doubts: list[Alarm] = []
+    suspicions: list[Alarm] = []
     counted = dict.fromkeys(POLICIES, 0)
     names = dict.fromkeys(f.model for f in chosen)
     with tempfile.TemporaryDirectory() as folder:
@@ -85,11 +94,13 @@ def study(
                     made = bench(model, seed, place / one, one, _size(model, seed), source)
                     if one == (policy or FLOAT32):
                         outcomes += _faulty(made, mine)
-                    found, doubted = _clean(made, share)
-                    alarms, doubts = alarms + found, doubts + doubted
+                    for kept, new in zip(
+                        (alarms, doubts, suspicions), _clean(made, share), strict=True
+                    ):
+                        kept += new
                     counted[one] += share
                 say(f"{name}, draw {seed}: {len(mine)} faults, {time.perf_counter() - start:.0f} s")
-    return Study(outcomes, alarms, counted, time.perf_counter() - start, doubts)
+    return Study(outcomes, alarms, counted, time.perf_counter() - start, doubts, suspicions)
 
 
 def _size(model: Model, seed: int) -> str:
@@ -107,15 +118,15 @@ def _faulty(made: Bench, chosen: Sequence[Fault]) -> Iterator[Outcome]:
         yield outcome(fault, made.size, made.number, result)
         if made.has_block(result, inputs):
             reading = READINGS[(made.number + number) % 2]
-            again = made.replayed(run, inputs, reading)
+            again = made.replayed(run, inputs, result, reading)
             yield outcome(fault, made.size, made.number, again, reading)
 
 
-def _clean(made: Bench, runs: int) -> tuple[list[Alarm], list[Alarm]]:
-    """Clean runs that did not pass; and those of which a replay named a cause, where limits of
-    nothing had every tensor explained.
+def _clean(made: Bench, runs: int) -> tuple[list[Alarm], list[Alarm], list[Alarm]]:
+    """Clean runs that did not pass; those of which a replay named a cause, where limits of nothing
+    had every tensor explained; those in which a tensor looks systematic.
     """
-    alarms, doubts = [], []
+    alarms, doubts, suspicions = [], [], []
     for number in range(runs):
         inputs = CALIBRATION_INPUTS + 4 + number
         run = made.drifted(inputs, 1000 + number)
@@ -124,12 +135,15 @@ def _clean(made: Bench, runs: int) -> tuple[list[Alarm], list[Alarm]]:
             first = result.first.name if result.first else None
             named = result.cause.name if result.cause else "unclassified"
             alarms.append(_alarm(made, first, named))
-        result = made.replayed(run, inputs, READINGS[(made.number + number) % 2], tight=True)
+        if result.quiet is not None:
+            suspicions.append(_alarm(made, result.quiet.name, suspected_of(result)))
+        reading = READINGS[(made.number + number) % 2]
+        result = made.replayed(run, inputs, result, reading, tight=True)
         blamed = (r for r in result.rows if r.cause and r.cause.name not in (INHERITED, *WEAK))
         if row := next(blamed, None):
             assert row.cause is not None
             doubts.append(_alarm(made, row.name, row.cause.name))
-    return alarms, doubts
+    return alarms, doubts, suspicions
 
 
 def _alarm(made: Bench, first: str | None, cause: str) -> Alarm:
@@ -148,6 +162,7 @@ def lines(found: Study) -> Iterator[str]:
         ("not caught", found.survivors),
         ("first divergence elsewhere", found.misplaced),
         ("wrong diagnosis", found.misdiagnosed),
+        ("choice judged wrong", [o for o in found.plain if o.choice is False]),
     ):
         for o in bad:
             said = f": {', '.join(o.printed)}" if title == "wrong diagnosis" else ""
@@ -156,7 +171,11 @@ def lines(found: Study) -> Iterator[str]:
     silent = dict.fromkeys(f"{o.model}: {o.name}{o.suffix}" for o in found.unexplained)
     for name in silent:
         yield f"unclassified: {name}"
-    for title, alarms in (("false alarm", found.alarms), ("false diagnosis", found.doubts)):
+    for title, alarms in (
+        ("false alarm", found.alarms),
+        ("false diagnosis", found.doubts),
+        ("looks systematic", found.suspicions),
+    ):
         for a in alarms:
             yield f"{title}: {a.model} {a.policy}, {a.size} {a.number}: {a.first} ({a.cause})"
     yield ""
@@ -184,7 +203,7 @@ def options(command: argparse.ArgumentParser) -> None:
 
 def main(given: argparse.Namespace) -> int:
     """Run the study, print its report; 0 where every structural fault is caught, nothing clean
-    fails and no replay blames a right port, else 1.
+    fails or looks systematic and no replay blames a right port, else 1.
 
     Raises:
         GateError: no fault matches, or the file cannot be written.
@@ -208,4 +227,5 @@ def main(given: argparse.Namespace) -> int:
         except OSError as error:
             reason = error.strerror or str(error)
             raise GateError(f"cannot be written: {reason}", target, "name another file") from None
-    return WRONG if found.survivors or found.alarms or found.doubts else PASSED
+    bad = (found.survivors, found.alarms, found.doubts, found.suspicions)
+    return WRONG if any(bad) else PASSED

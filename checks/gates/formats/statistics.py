@@ -48,10 +48,10 @@ class Histogram:
 
         0.0 where nothing was counted.
         """
-        total = int(self.counts.sum())
-        if not total:
+        bins, sums = self._filled()
+        if not bins.size:
             return 0.0
-        n = int(np.searchsorted(np.cumsum(self.counts), share * total))
+        n = int(bins[np.searchsorted(sums, share * sums[-1])])
         if n == 0:
             return 0.0
         edges = (np.array([n, n + 1], np.uint32) << _SHIFT).view(np.float32).astype(np.float64)
@@ -61,15 +61,19 @@ class Histogram:
         """Return for each quantile (the smallest magnitude that such a share does not exceed) the
         bin that holds it and its rank there, from 1; empty where nothing was counted.
         """
-        sums = np.cumsum(self.counts)
-        total = int(sums[-1])
-        if not total:
+        bins, sums = self._filled()
+        if not bins.size:
             return ()
-        ranks = [max(1, math.ceil(share * total)) for share in shares]
-        bins = [int(n) for n in np.searchsorted(sums, ranks)]
+        ranks = [max(1, math.ceil(share * int(sums[-1]))) for share in shares]
         return tuple(
-            (n, rank - int(sums[n] - self.counts[n])) for n, rank in zip(bins, ranks, strict=True)
+            (int(bins[at]), rank - int(sums[at] - self.counts[bins[at]]))
+            for at, rank in zip(np.searchsorted(sums, ranks), ranks, strict=True)
         )
+
+    def _filled(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int64]]:
+        """The bins that hold anything, few of all, and how many lie in each and those below it."""
+        bins = np.flatnonzero(self.counts)
+        return bins, np.cumsum(self.counts[bins])
 
 
 @dataclass(slots=True)

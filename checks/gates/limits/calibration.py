@@ -36,13 +36,16 @@ from checks.gates.limits.origins import (
     without_origin,
 )
 from checks.gates.limits.refusals import (
+    Noise,
     against_float64,
+    between,
     check_policies,
     check_runs,
     faulty,
     infinities,
     of_references,
     other_inputs,
+    unrepeated,
     without_figures,
 )
 from checks.gates.naming.names import names_beside, renamed
@@ -156,8 +159,9 @@ def calibrate(
     unfit += [p for beside in seen for p in infinities(ours, beside)]
     if unfit:
         return Calibration(contract, (), _once(unfit))
-    found = _proposals(contract, ours, seen, tighten, dtype)
-    problems: list[Problem] = []
+    noise = between(ours, contract)
+    found = _proposals(contract, ours, seen, noise, tighten, dtype)
+    problems = unrepeated(ours, contract, noise, understood)
     for side, beside in zip(theirs, seen, strict=True):
         problems += faulty(str(side.path), beside, understood)
     if wide is not None:
@@ -184,6 +188,7 @@ def _proposals(
     contract: Contract,
     sides: Sequence[Side],
     seen: Sequence[Sequence[Sequence[TensorRow]]],
+    noises: Noise,
     tighten: bool,
     dtype: str | None,
 ) -> list[Proposal]:
@@ -196,19 +201,18 @@ def _proposals(
     made = []
     for name, drifts in measured.items():
         keys = sides[0].calls(name)
-        pairs = itertools.combinations([s.tensors for s in sides], 2)
-        noise = [measure(a[k], b[k]) for a, b in pairs for k in keys]
+        noise = [m for k in keys for m in noises[k].values()]
         figures = [
             (statistics(s.tensors[k].chunks()), s.tensors[k].tensor.dtype, kinds.get(k, ""))
             for s, kinds in zip(sides, computed, strict=True)
             for k in keys
         ]
         first = provisional(s for s, _, _ in figures)
-        between, drift = _widest(noise), _widest(drifts)
+        apart, drift = _widest(noise), _widest(drifts)
         # What is the same to the bit where others are not meets no rounding: a table's rows.
-        exact = others_differ and not any((*_pair(between), *_pair(drift)))
+        exact = others_differ and not any((*_pair(apart), *_pair(drift)))
         least = None if exact else floor(figures)
-        proposal = _proposal(contract.limits[name], first, least, between, drift, tighten)
+        proposal = _proposal(contract.limits[name], first, least, apart, drift, tighten)
         relative = max(m.relative_rms for m in drifts)
         made.append(replace(proposal, name=name, relative=relative))
     return made
@@ -294,8 +298,8 @@ def _runs(ours: Sequence[Side], theirs: Sequence[Side]) -> list[str]:
         text = f"{plural(len(sides), word + ' run')}"
         text += f", threads {', '.join(map(str, threads))}" if threads else ""
         lines.append(text + (f"; {', '.join(sorted(versions))}." if versions else "."))
-    between = len(ours) * (len(ours) - 1) // 2
-    text = f"noise over {between} pairs of reference runs, drift over "
+    count = len(ours) * (len(ours) - 1) // 2
+    text = f"noise over {count} pairs of reference runs, drift over "
     return [*lines, text + f"{len(ours) * len(theirs)} pairs of both."]
 
 

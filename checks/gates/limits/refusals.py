@@ -1,13 +1,14 @@
 """What a calibration refuses: runs that cannot be compared, errors that look like a fault."""
 
 import fnmatch
+import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from checks.gates.causes.case import figure
-from checks.gates.comparison.measure import measure
-from checks.gates.comparison.record import MISSING, NONFINITE, SHAPE, Problem, TensorRow
+from checks.gates.comparison.measure import Measured, measure
+from checks.gates.comparison.record import MISSING, NONFINITE, OK, SHAPE, Problem, TensorRow
 from checks.gates.errors import INVALID, GateError
 from checks.gates.formats.manifest import GATE
 from checks.gates.formats.readers import Side
@@ -17,6 +18,7 @@ from checks.gates.naming.names import Names
 from checks.tolerances import constant
 
 LEAST_RUNS = 3
+Noise = Mapping[str, Mapping[tuple[int, int], Measured]]  # by key, then by two runs
 
 
 def check_runs(references: Sequence[str | Path], candidates: Sequence[str | Path]) -> None:
@@ -107,6 +109,47 @@ def _nonfinite(key: str, side: Side, rules: Names) -> list[Problem]:
     what = f"the gate {key!r} has {count:,} non-finite entries"
     fix = "dump it before the softmax, or make it informational"
     return [Problem(what, str(side.path), fix)] if count else []
+
+
+def between(references: Sequence[Side], contract: Contract) -> Noise:
+    """Return the figures of each contract tensor between every two reference runs."""
+    both = list(itertools.combinations(range(len(references)), 2))
+    return {
+        key: {
+            (a, b): measure(references[a].tensors[key], references[b].tensors[key]) for a, b in both
+        }
+        for name in contract.limits
+        for key in references[0].calls(name)
+    }
+
+
+def unrepeated(
+    references: Sequence[Side], contract: Contract, noise: Noise, understood: Sequence[str]
+) -> list[Problem]:
+    """Return which reference run is no repeat of the others: its error is systematic beside them,
+    and four times that would become the limit. The first tensor that shows it stands for all.
+    """
+    for key, pairs in noise.items():
+        name = key.partition("#")[0]
+        if any(fnmatch.fnmatchcase(name, p) for p in understood):
+            continue
+        odd = {pair: m for pair, m in pairs.items() if _is_systematic(key, m, contract)}
+        if odd:
+            counts = [sum(n in pair for pair in odd) for n in range(len(references))]
+            run = counts.index(max(counts))
+            most = max(odd.values(), key=lambda m: m.relative_rms)
+            what = f"a reference run is no repeat of the others: {key!r} is systematically off "
+            what += f"(eta {figure(most.eta or 0.0)}, relative rms {figure(most.relative_rms)})"
+            fix = "run the reference alike, or leave that run out"
+            fix += f'; where it is meant: --understood "{name}" --because "..."'
+            return [Problem(what, str(references[run].path), fix)]
+    return []
+
+
+def _is_systematic(key: str, measured: Measured, contract: Contract) -> bool:
+    limit = contract.limits[key.partition("#")[0]]
+    row = TensorRow(key, GATE, OK, limit, (None, None), (None, None), measured=measured)
+    return row.suspect
 
 
 def without_figures(candidate: Side, rows: Iterable[TensorRow]) -> list[Problem]:

@@ -11,7 +11,8 @@ import numpy as np
 
 from checks.gates.causes.case import LIMIT, rms
 from checks.gates.comparison.measure import measure
-from checks.gates.comparison.record import OK, TensorRow, plain
+from checks.gates.comparison.plain import plain
+from checks.gates.comparison.record import OK, TensorRow
 from checks.gates.errors import INVALID, GateError
 from checks.gates.formats.manifest import GATE
 from checks.gates.formats.readers import Side, open_side

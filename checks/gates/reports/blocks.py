@@ -14,10 +14,12 @@ from checks.gates.blocks.isolated import (
     BlockRow,
     Isolation,
 )
+from checks.gates.reports.rows import say
 from checks.report.terminal import BAD, GOOD, NEAR, QUIET
 from checks.report.wording import number, plural
 
 _NAME, _VERDICT, _FIGURE = 32, 10, 8
+HANG = 11  # columns that the second line of a row is further in
 _STYLES = {FINE: GOOD, OWN: BAD, INHERITED: QUIET, AMPLIFIES: NEAR, UNCHECKED: BAD}
 
 
@@ -75,8 +77,8 @@ def verdict(found: Isolation) -> str:
 def show(found: Isolation, out: Console) -> None:
     """Print the notes and the verdict."""
     for note in found.notes:
-        out.print(Text(note, style=QUIET), soft_wrap=True)
-    out.print(Text(verdict(found), style=GOOD if found.ok else BAD), soft_wrap=True)
+        say(out, Text(note, style=QUIET))
+    say(out, Text(verdict(found), style=GOOD if found.ok else BAD))
 
 
 def to_json(found: Isolation) -> str:

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from checks.gates.comparison.questions import split_text
-from checks.gates.comparison.record import Result, TensorRow
+from checks.gates.comparison.questions import change_text, split_text
+from checks.gates.comparison.record import FAIL, Result, TensorRow
 from checks.gates.comparison.several import Comparison
-from checks.gates.reports.terminal import allowed
+from checks.gates.reports.rows import allowed
 from checks.report.junit import clean
 
 
@@ -38,7 +38,7 @@ def _suite(label: str, result: Result) -> ET.Element:
     for key, value in known.items():
         ET.SubElement(properties, "property", name=key, value=clean(value))
     owner = clean(f"gate.{Path(result.contract).stem}.{label}")
-    cases = [*_problems(result, owner), *_rows(result, owner)]
+    cases = [*_problems(result, owner), *_rows(result, owner), *_spoken(result, owner)]
     suite.extend(cases)
     suite.set("tests", str(len(cases)))
     for key, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
@@ -66,6 +66,16 @@ def _rows(result: Result, owner: str) -> Iterator[ET.Element]:
             failure = ET.SubElement(case, "failure", type=row.status, message=clean(message))
             failure.text = clean("\n".join(_lines(row, result)))
         yield case
+
+
+def _spoken(result: Result, owner: str) -> Iterator[ET.Element]:
+    """What the run said otherwise, where that fails it."""
+    for change in result.changes if result.transcript == FAIL else ():
+        if change.spoken:
+            case = ET.Element("testcase", classname=owner, name=clean(f"said: {change.source}"))
+            text = clean(change_text(change))
+            ET.SubElement(case, "failure", type="transcript", message=text)
+            yield case
 
 
 def _lines(row: TensorRow, result: Result) -> Sequence[str]:

@@ -13,8 +13,16 @@ from checks.gates.comparison.record import Result, TensorRow
 from checks.gates.comparison.several import Comparison
 from checks.gates.errors import INVALID, PASSED
 from checks.gates.reports.charts import Point, depth, histogram, strips
+from checks.gates.reports.rows import shown
 from checks.gates.reports.style import STYLE
-from checks.gates.reports.terminal import by_name, labelled, share, shown, verdict, verdict_of_all
+from checks.gates.reports.terminal import (
+    by_name,
+    doubted,
+    labelled,
+    share,
+    verdict,
+    verdict_of_all,
+)
 
 _MOST_DETAILS = 12  # of each candidate
 Labelled = Sequence[tuple[str, Result]]
@@ -29,7 +37,8 @@ def page(report: Result | Comparison) -> str:
         told, names = verdict_of_all(report), ", ".join(report.labels)
     first = results[0][1]
     title = f"{names} against {Path(first.reference).name}"
-    state = {PASSED: "good", INVALID: "void"}.get(report.exit_code, "bad")
+    good = "near" if doubted(report) else "good"
+    state = {PASSED: good, INVALID: "void"}.get(report.exit_code, "bad")
     word, _, rest = told.partition(": ")
     parts = [
         f'<header><p class="badge {state}">{word}</p><h1>{escape(title)}</h1>',

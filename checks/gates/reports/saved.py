@@ -10,14 +10,17 @@ from checks.gates.blocks.isolated import ISOLATION, VERDICTS, Isolated
 from checks.gates.comparison.apart import Apart, ThreeWay
 from checks.gates.comparison.detail import Detail, Entry
 from checks.gates.comparison.measure import SHARES, Measured
+from checks.gates.comparison.plain import FIGURES
 from checks.gates.comparison.record import (
-    FIGURES,
+    FAIL,
     MISSING,
     NONFINITE,
     OK,
     OVER,
     SCHEMA,
     SHAPE,
+    SYSTEMATIC,
+    WARN,
     Answer,
     Cause,
     Change,
@@ -77,6 +80,7 @@ def result_of(record: Any, where: str) -> Result:
         replayed=record.get("replayed") is True,
         alone=_alone(table) if "alone" in record else (0, 0),
         isolated=tuple(table.texts("isolated")) if "isolated" in record else (),
+        transcript=table.one_of("transcript", (WARN, FAIL)) if "transcript" in record else WARN,
     )
 
 
@@ -123,7 +127,7 @@ def _problem(table: "_Table") -> Problem:
 
 
 def _row(table: "_Table") -> TensorRow:
-    statuses = (OK, OVER, SHAPE, NONFINITE, *MISSING)
+    statuses = (OK, OVER, SHAPE, NONFINITE, SYSTEMATIC, *MISSING)
     has = table.record.keys()
     found = _detail(table.table("detail")) if "detail" in has else None
     if found is not None and len(found.strips) != len(table.shape("shape_reference") or ()):
@@ -141,6 +145,7 @@ def _row(table: "_Table") -> TensorRow:
         detail=found,
         three_way=_three_way(table.table("three_way")) if "three_way" in has else None,
         declared=table.one_of("declared_role", ROLES),
+        understood=table.record.get("understood") is True,
     )
 
 

@@ -16,7 +16,8 @@ h3{font-size:.98rem;margin:.2rem 0 .3rem;overflow-wrap:anywhere}p{margin:.3rem 0
 .near{color:var(--near);font-weight:600}
 .badge{display:inline-block;font-weight:700;font-size:.85rem;letter-spacing:.06em;
 padding:.1rem .7rem;border-radius:1rem;border:1.5px solid currentColor;margin:0}
-.badge.good{color:var(--good)}.badge.bad{color:var(--bad)}.badge.void{color:var(--void)}
+.badge.good{color:var(--good)}.badge.near{color:var(--near)}
+.badge.bad{color:var(--bad)}.badge.void{color:var(--void)}
 .verdict{font-size:1.02rem;overflow-wrap:anywhere}
 .problem{white-space:pre-wrap;color:var(--void);border-left:3px solid var(--void);
 padding:.2rem .8rem}

@@ -2,9 +2,7 @@
 
 import contextlib
 import json
-import math
 import re
-from collections.abc import Iterable, Iterator
 from itertools import combinations
 from pathlib import Path
 from typing import TextIO
@@ -19,6 +17,7 @@ from checks.gates.comparison.record import (
     MISSING,
     OK,
     OVER,
+    SYSTEMATIC,
     Answer,
     Problem,
     Result,
@@ -28,11 +27,22 @@ from checks.gates.comparison.several import Comparison
 from checks.gates.comparison.steps import NEXT
 from checks.gates.errors import INVALID, GateError
 from checks.gates.formats.manifest import INFORMATIONAL
+from checks.gates.reports.rows import (
+    HANG,
+    columns_of,
+    figure_of,
+    folded,
+    heading,
+    line,
+    plainly,
+    say,
+    style_of,
+    width_of,
+)
 from checks.report.terminal import BAD, GOOD, NEAR, QUIET, console
-from checks.report.wording import number, plural, printable, used
+from checks.report.wording import number, plural, used
 from checks.results import replace_text
 
-_NAME, _STATUS, _ROLE = 40, 17, 5
 _WIDEST = 10_000  # columns
 WORDS = {0: "PASS", 1: "FAIL", 2: "INVALID"}
 LEGEND = (
@@ -40,53 +50,6 @@ LEGEND = (
     "then the largest difference between two candidates"
 )
 _SURROGATE = re.compile("[\ud800-\udfff]")  # of paths that are no UTF-8
-_FEW = 3  # tensors of one side alone that have a line each
-_ROLES = {"gate": "gate", "informational": "info", "debug": "debug"}
-
-
-def width_of(names: Iterable[str]) -> int:
-    """Return how wide the column of names need be."""
-    return min(_NAME, max(map(len, names), default=_NAME))
-
-
-def line(row: TensorRow, width: int = _NAME) -> Text:
-    """Return one tensor's line: status, name, role, error of what is allowed, eta, cause."""
-    text = Text(no_wrap=True, overflow="ellipsis")
-    text.append(f"{row.status:{_STATUS}} ", style=_style(row))
-    text.append(f"{row.name:{width}} {_ROLES[row.role]:{_ROLE}} ")
-    text.append(_figures(row), style=QUIET if row.status == OK else "")
-    if row.cause is not None:
-        text.append(f"  {row.cause.name}", style=NEAR)
-    elif row.systematic and not row.failed:
-        text.append("  systematic", style=NEAR)
-    if row.three_way is not None:
-        told = f"  B/A {_number(row.three_way.ratio)}"
-        text.append(told, style=QUIET if row.three_way.rounding else NEAR)
-    if row.dtypes[0] != row.dtypes[1] and None not in row.dtypes:
-        text.append(f"  {row.dtypes[0]} / {row.dtypes[1]}", style=QUIET)
-    return text
-
-
-def folded(rows: Iterable[TensorRow], width: int = _NAME) -> Iterator[Text]:
-    """Yield the lines of tensors that one side alone has and no limit is asked of: many in one."""
-    rows = list(rows)
-    for status in MISSING:
-        alike = [r for r in rows if r.status == status]
-        if len(alike) <= _FEW:
-            yield from (line(r, width) for r in alike)
-            continue
-        names = ", ".join(r.name for r in alike[:_FEW])
-        told = f"{len(alike):,} debug tensors: {names}, ... (all of them in --json and --html)"
-        yield _text(f"{status:{_STATUS}} {told}", QUIET)
-
-
-def heading(label: str) -> Text:
-    """Return the line above a candidate's rows."""
-    return _text(f"candidate {label}", "bold")
-
-
-def _text(text: str, style: str = "") -> Text:
-    return Text(printable(text), style=style)
 
 
 def show_rows(report: Result | Comparison, out: Console, *, quiet: bool = False) -> None:
@@ -98,19 +61,19 @@ def show_rows(report: Result | Comparison, out: Console, *, quiet: bool = False)
         if label and (rows or result.problems):
             out.print(heading(label))
         for problem in result.problems:
-            out.print(invalid(problem), soft_wrap=True)
-        width = width_of(r.name for r in result.rows)
+            say(out, invalid(problem))
+        width, columns = width_of(r.name for r in result.rows), columns_of(out)
         for row in rows:
             if not row.aside:
-                out.print(line(row, width), soft_wrap=True)
-        for text in folded((r for r in rows if r.aside), width):
-            out.print(text, soft_wrap=True)
+                say(out, line(row, width, columns), hang=HANG)
+        for text in folded((r for r in rows if r.aside), width, columns):
+            say(out, text, hang=HANG)
     show(report, out, problems=False)
 
 
 def invalid(problem: Problem) -> Text:
     """Return why a comparison is not valid, in its three lines."""
-    return _text(f"INVALID  {problem}", BAD)
+    return plainly(f"INVALID  {problem}", BAD)
 
 
 def labelled(report: Result | Comparison) -> list[tuple[str, Result]]:
@@ -118,33 +81,6 @@ def labelled(report: Result | Comparison) -> list[tuple[str, Result]]:
     if isinstance(report, Result):
         return [("", report)]
     return list(zip(report.labels, report.results, strict=True))
-
-
-def _style(row: TensorRow) -> str:
-    if row.failed:
-        return BAD
-    return QUIET if row.status in MISSING or not row.contract else GOOD
-
-
-def _figures(row: TensorRow) -> str:
-    m = row.measured
-    if m is None:
-        shapes = [str(list(s)) for s in row.shapes if s is not None]
-        return " against ".join(shapes)
-    if row.limit is None:
-        return f"max {_number(m.max_abs)}  mean {_number(m.mean_abs)}"
-    text = f"max {allowed(m.max_abs, row.limit.max_abs)}"
-    text += f"  mean {allowed(m.mean_abs, row.limit.mean_abs)}"
-    return text + (f"  eta {number(m.eta, 2)}" if m.eta is not None else "")
-
-
-def allowed(value: float, limit: float) -> str:
-    """Return an error beside its limit: "2.3e-05 > 1e-05"."""
-    return f"{_number(value)} {'≤' if value <= limit else '>'} {_number(limit)}"
-
-
-def _number(value: float) -> str:
-    return "0" if value == 0 else number(value, 3)
 
 
 def show(
@@ -159,23 +95,23 @@ def show(
         return
     for label, result in zip(report.labels, report.results, strict=True):
         if result.ok and not result.notes:
-            out.print(_text(f"candidate {label!r}: {verdict(result)}", GOOD), soft_wrap=True)
+            say(out, plainly(f"candidate {label!r}: {verdict(result)}", _of(result)))
             continue
         out.print(heading(label))
         _show(result, out, questions=5, problems=problems)  # the sixth is answered once, by all
-    out.print(Text(LEGEND, style=QUIET), soft_wrap=True)
+    say(out, Text(LEGEND, style=QUIET))
     made = table(report)
     if made.__rich_measure__(out, out.options.update(max_width=_WIDEST)).maximum > out.width:
         made = table(report, between=False)  # a cut number is another number
     out.print(made)
     if report.backend:
         _answer(5, Answer(QUESTIONS[5], report.backend), out)
-    out.print(_text(verdict_of_all(report), GOOD if report.ok else BAD), soft_wrap=True)
+    say(out, plainly(verdict_of_all(report), _of(report)))
 
 
 def _answer(n: int, answer: Answer, out: Console) -> None:
     out.print(Text(f"{n + 1} {answer.question}"))
-    out.print(_text(f"  {answer.text}"), soft_wrap=True)
+    say(out, plainly(answer.text), indent=2)
 
 
 def _show(
@@ -189,16 +125,19 @@ def _show(
     steps = [n for n in result.notes if n.startswith(NEXT)]
     for note in result.notes:
         if note not in steps:
-            out.print(_text(note, QUIET), soft_wrap=True)
+            say(out, plainly(note, QUIET))
     for problem in result.problems:
         if problems and problem.kind != INPUTS:
-            out.print(invalid(problem), soft_wrap=True)
+            say(out, invalid(problem))
     for n, answer in enumerate(result.answers[:questions]):
         _answer(n, answer, out)
     if closing:
-        out.print(_text(verdict(result), GOOD if result.ok else BAD), soft_wrap=True)
+        say(out, plainly(verdict(result), _of(result)))
     for text in (*steps, *would_have_passed(result)):
-        out.print(_text(text), soft_wrap=True)
+        if text.startswith((NEXT, " ")):
+            out.print(plainly(text), soft_wrap=True)  # to be pasted
+        else:
+            say(out, plainly(text))
 
 
 def table(comparison: Comparison, *, between: bool = True) -> Table:
@@ -206,18 +145,18 @@ def table(comparison: Comparison, *, between: bool = True) -> Table:
     `between`.
     """
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    made.add_column("tensor", no_wrap=True)
+    made.add_column("tensor", overflow="fold")
     for label in comparison.labels:
-        made.add_column(_text(label), justify="right", no_wrap=True)
+        made.add_column(plainly(label), justify="right", no_wrap=True)
     pairs = list(combinations(range(len(comparison.labels)), 2)) if between else []
     for a, b in pairs:
         label = f"{comparison.labels[a]} - {comparison.labels[b]}"
-        made.add_column(_text(label), justify="right", no_wrap=True)
+        made.add_column(plainly(label), justify="right", no_wrap=True)
     for name, rows in by_name(comparison).items():
-        cells = [Text(share(r), style=_style(r) if r else QUIET) for r in rows]
+        cells = [Text(share(r), style=style_of(r) if r else QUIET) for r in rows]
         known = comparison.between.get(name)
         for a, b in pairs:
-            told = "" if known is None else _number(known.max_abs[a + 1][b + 1])
+            told = "" if known is None else figure_of(known.max_abs[a + 1][b + 1])
             cells.append(Text(told, style=QUIET))
         made.add_row(Text(name), *cells)
     return made
@@ -233,7 +172,7 @@ def share(row: TensorRow | None) -> str:
     """Return what a row uses of its limit, such as "3%" or "12x"; its status where it has none."""
     if row is None:
         return "-"
-    known = row.status in (OK, OVER)
+    known = row.status in (OK, OVER, SYSTEMATIC)
     return used(row.used) if known else row.status
 
 
@@ -246,6 +185,8 @@ def verdict_of_all(comparison: Comparison) -> str:
             first = f" at {result.first.name}" if result.first else ""
             why = f": {reason(result)}" if result.problems else first
             text += f"; {label} {WORDS[result.exit_code]}{why}"
+        elif doubts := _doubts(result):
+            text += f"; {label}: {'; '.join(doubts)}"
     return text
 
 
@@ -273,9 +214,39 @@ def verdict(result: Result) -> str:
         missing = result.first.status in MISSING
         unknown = "missing on the candidate" if missing else "unclassified"
         cause = result.cause.text if result.cause else unknown
-        return f"{text}; first {result.first.name}: {cause}"
-    changed = [c for c in result.changes if c.changed]
-    return text + "".join(f"; {change_text(c)}" for c in changed)
+        text += f"; first {result.first.name}: {cause}"
+        if (hint := result.hint) is not None:
+            text += f"; before it, within its limits but systematically off: {_suspect(hint)}"
+        return text
+    told = [change_text(c) for c in result.changes if c.changed]
+    return "; ".join([text, *_doubts(result), *told])
+
+
+def _doubts(result: Result) -> list[str]:
+    """What speaks against a verdict although every tensor is within its limits."""
+    told = ["no gate has a finite limit: nothing is checked"] if result.toothless else []
+    if (row := result.quiet) is not None:
+        count = len(result.suspects)
+        text = f"{count:,} tensors" if count > 1 else "one tensor"
+        text += f" within {'their' if count > 1 else 'its'} limits, but systematically off by more "
+        told.append(f"{text}than rounding, {'first ' if count > 1 else ''}{_suspect(row)}")
+    return told
+
+
+def _suspect(row: TensorRow) -> str:
+    eta = number(row.measured.eta or 0, 2) if row.measured else "-"
+    return f"{row.name} (eta {eta}): {row.cause.text if row.cause else 'unclassified'}"
+
+
+def doubted(report: Result | Comparison) -> bool:
+    """Return whether something speaks against a pass."""
+    each = [result for _, result in labelled(report)]
+    return any(_doubts(r) or any(c.spoken for c in r.changes) for r in each)
+
+
+def _of(report: Result | Comparison) -> str:
+    """The style of a verdict: a pass with a doubt is none to be glad of."""
+    return BAD if not report.ok else NEAR if doubted(report) else GOOD
 
 
 def to_json(report: Result | Comparison) -> str:
@@ -314,8 +285,3 @@ def printer(stream: TextIO | None = None) -> Console:
 
     made.on_broken_pipe = quiet  # type: ignore[method-assign]
     return made
-
-
-def shown(value: float | None) -> str:
-    """Return a figure of a tensor, "-" where there is none."""
-    return "-" if value is None or math.isnan(value) else _number(value)

@@ -264,3 +264,16 @@ def test_how_the_margin_is_told() -> None:
     assert told(1.5, 1) == "the margin is at most twice the error, which explains the change"
     other = "the margin is more than twice the error, which does not explain the change"
     assert told(2.5, 1) == other
+
+
+def test_tokens_are_chosen_and_choose_nothing(tmp_path: Path) -> None:
+    """Logits are right, the second word is taken: no argmax over the tokens is spoken of."""
+    logits = normal(2, 6, 9)
+    best = np.argsort(logits, axis=-1)
+    exact = {"max_abs": 0.0, "mean_abs": 0.0}
+    limits = {"dec.logits": TIGHT, "dec.best.tokens": exact}
+    sides = [{"dec.logits": logits, "dec.best.tokens": best[..., -n]} for n in (1, 2)]
+    result = judged(tmp_path, *sides, limits)
+    assert [(c.kind, c.explained) for c in result.changes] == [("tokens", False)]
+    assert "which does not explain the change" in result.answers[4].text
+    assert "argmax" not in result.answers[4].text

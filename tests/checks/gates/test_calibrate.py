@@ -241,6 +241,22 @@ def refused(runs: Path, capsys: Captured, *options: Any, **given: Any) -> str:
     return done.out + done.err
 
 
+def test_a_reference_run_that_is_no_repeat_is_refused(runs: Path, capsys: Captured) -> None:
+    """Four times its difference would become the limit of a right candidate."""
+    odd = (X * np.float32(1 + 2e-5)).astype(np.float32)
+    write_side(runs / "odd", {"enc.x": odd, "enc.y": noisy(Y, SMALL, 12)}, **RUN)
+    for others in (["r0", "r1", "odd"], ["odd", "r1", "r2"]):
+        paths = [runs / n for n in others]
+        found = calibrate(runs / "t.json", paths, [runs / "c0"], because="another machine")
+        assert found.proposals[0].new.max_abs > 3e-4
+        odd_one = [p for p in found.problems if "is no repeat of the others" in p.what]
+        assert [p.where for p in odd_one] == [str(runs / "odd")]
+        assert "'enc.x' is systematically off (eta " in odd_one[0].what
+    meant = {"because": "another machine", "understood": ["enc.x"]}
+    paths = [runs / n for n in ("r0", "r1", "odd")]
+    assert not calibrate(runs / "t.json", paths, [runs / "c0"], **meant).problems
+
+
 def test_a_systematic_error(runs: Path, capsys: Captured) -> None:
     """tanh-like distortion of no named kind, far below the limits: a pass, but no noise."""
     candidate(runs, x=(X + 1e-6 * np.sin(3 * X)).astype(np.float32))

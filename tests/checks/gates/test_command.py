@@ -51,6 +51,18 @@ def test_a_failure_prints_rows_and_six_answers(folder: Path, capsys: Captured) -
     assert lines[-1] == "no limits are suggested for enc.out: its cause is known (scale)"
 
 
+@pytest.mark.parametrize(
+    ("word", "fix"),
+    [("compar", "did you mean 'compare'?"), ("xyz", "use one of inspect, names, init, compare,")],
+)
+def test_an_unknown_command_has_a_hint(capsys: Captured, word: str, fix: str) -> None:
+    with pytest.raises(SystemExit) as done:
+        main(["gate", word, "a", "b"])
+    said = capsys.readouterr()
+    assert (done.value.code, said.out) == (3, "")
+    assert said.err.startswith(f"gradsweep gate: there is no command {word!r}\n  {fix}")
+
+
 def test_a_pass(folder: Path, capsys: Captured) -> None:
     assert run(folder, candidate="reference") == 0
     assert capsys.readouterr().out.splitlines()[-1].startswith("PASS: 3 of 3 contract tensors")

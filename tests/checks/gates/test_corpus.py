@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from checks.gates.comparison.steps import WEAK
+from checks.gates.comparison.record import WEAK
 from checks.gates.corpus import replays
 from checks.gates.corpus import study as studies
 from checks.gates.corpus.bench import bench
@@ -105,7 +105,7 @@ def test_scores(tmp_path: Path) -> None:
     assert (silent.caught, silent.printed, silent.right) == (True, (), False)
     found = Study([right, elsewhere, nothing, silent], [], {FLOAT32: 0})
     counts = [(r.good, r.of) for r in found.rates]
-    assert counts == [(3, 4), (2, 3), (1, 2), (1, 2), (0, 0)]
+    assert counts == [(3, 4), (2, 3), (1, 2), (1, 2), (0, 0), (0, 0)]
     assert [o.name for o in found.survivors] == ["c"]
     assert [o.name for o in found.misplaced] == ["b"]
     assert [o.name for o in found.misdiagnosed] == ["b"]
@@ -157,7 +157,7 @@ def test_blocks_tell_what_two_arrays_do_not(
     run = made.injected(fault, 12, 0)
     plain = made.compared(run, 12)
     assert made.has_block(plain, 12) and plain.cause is None
-    result = made.replayed(run, 12, reading)
+    result = made.replayed(run, 12, plain, reading)
     found = outcome(fault, "tiny", 0, result, reading)
     assert (found.printed, found.placed, found.right) == ((cause,), True, True)
 
@@ -168,8 +168,8 @@ def test_no_block_is_blamed_for_rounding(tmp_path: Path, reading: str) -> None:
     for policy in (FLOAT32, BFLOAT16):
         made = bench(models()["rnnt_joint"], 0, tmp_path / policy, policy)
         run = made.drifted(12, 1001)
-        made.compared(run, 12)
-        result = made.replayed(run, 12, reading, tight=True)
+        plain = made.compared(run, 12)
+        result = made.replayed(run, 12, plain, reading, tight=True)
         assert not result.ok
         named = {r.cause.name for r in result.rows if r.cause}
         assert named <= {"inherited", *WEAK}, named
@@ -180,8 +180,8 @@ def test_a_place_is_no_diagnosis(tmp_path: Path) -> None:
     (fault,) = studies.faults("toy_transformer: norm over time")
     made = bench(models()[fault.model], 0, tmp_path / "b")
     run = made.injected(fault, 12, 0)
-    made.compared(run, 12)
-    result = made.replayed(run, 12, replays.RIGHT)
+    plain = made.compared(run, 12)
+    result = made.replayed(run, 12, plain, replays.RIGHT)
     assert result.cause is not None and result.cause.name == "op mismatch"
     assert outcome(fault, "tiny", 0, result, replays.RIGHT).printed == ()
     elsewhere = replace(fault, first=("fe.mel",))
@@ -235,3 +235,58 @@ def test_a_study_that_misses_a_fault_says_so(monkeypatch: pytest.MonkeyPatch, ca
     monkeypatch.setattr(studies, "faults", lambda only=None: [nothing])
     assert studies.main(argparse.Namespace(seeds=1, only=None, json=None)) == 1
     assert "not caught: ctc_head: nothing" in capsys.readouterr().out
+
+
+def test_a_fault_within_the_limits_is_named_as_systematic(tmp_path: Path) -> None:
+    (fault,) = studies.faults("toy_transformer: epsilon 1e-6")
+    found = outcome_of(fault, tmp_path)
+    assert (found.caught, found.suspected) == (False, "normalisation")
+    rates = {r.name: r for r in Study([found], [], {FLOAT32: 0}).rates}
+    assert str(rates["within the limits, and named as systematic"]).endswith("1 of 1 (100.0%)")
+    silent = replace(found, suspected="")
+    rates = {r.name: r for r in Study([silent], [], {FLOAT32: 0}).rates}
+    assert rates["within the limits, and named as systematic"].good == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "right"), [("the second word for the best", True), ("logits in 8 bits", True)]
+)
+def test_a_changed_choice_is_judged(tmp_path: Path, name: str, right: bool) -> None:
+    (fault,) = studies.faults(f"qwen3: {name}")
+    made = bench(models()["qwen3"], 0, tmp_path / "b")
+    result = made.faulty(fault, 12, 0)
+    assert outcome(fault, "tiny", 0, result).choice is right
+    other = replace(fault, explained=not fault.explained)
+    assert outcome(other, "tiny", 0, result).choice is not right
+    assert outcome(replace(fault, explained=None), "tiny", 0, result).choice is None
+
+
+@pytest.mark.parametrize(
+    "name", ["one sample of hop", "twice the hop", "symmetric window", "HTK mel", "frames not"]
+)
+def test_a_front_end_is_replayed_from_its_waveform(tmp_path: Path, name: str) -> None:
+    (fault,) = studies.faults(f"whisper_front: {name}")
+    made = bench(models()["whisper_front"], 0, tmp_path / "b")
+    result = made.faulty(fault, 12, 1)
+    assert result.cause is not None and "replayed from enc.wave: " in result.cause.text
+    assert outcome(fault, "tiny", 0, result).right
+
+
+def test_a_clean_run_that_looks_systematic_fails_the_study(
+    monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """A right port whose every entry is a little too large, within the limits."""
+    noticed = faults_of("ctc_head")("nothing", 20, weight("head.bias", lambda b: 0 * b), "ctc.conv")
+    monkeypatch.setattr(studies, "faults", lambda only=None: [noticed])
+    before = studies.Bench.drifted
+    larger = lambda x: x * np.float32(1 + 8e-6) if x.dtype == np.float32 else x  # noqa: E731
+
+    def off(self: Any, inputs: int, number: int) -> Any:
+        run = before(self, inputs, number)
+        return replace(run, edits=(*run.edits, lambda seen: [(n, larger(x)) for n, x in seen]))
+
+    monkeypatch.setattr(studies.Bench, "drifted", off)
+    assert studies.main(argparse.Namespace(seeds=1, only=None, json=None, clean=1)) == 1
+    said = capsys.readouterr().out
+    assert "looks systematic: ctc_head float32, tiny 0: " in said
+    assert "clean runs that look systematic: " in said

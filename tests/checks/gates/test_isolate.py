@@ -575,6 +575,25 @@ def test_the_command_backward(dumps: Path, capsys: Captured) -> None:
     assert line.split()[-2:] == ["of", "1.mlp"]
 
 
+def test_a_weight_that_is_held_inside(tmp_path: Path, capsys: Captured) -> None:
+    """A transposed constant has a name; where nothing has, the weights are asked for."""
+    x, w, v = (normal(6, 6, seed=s) for s in (1, 2, 3))
+    write_side(tmp_path / "r", {"x": x, "y": x @ w.T, "z": np.tanh(x @ v)})
+    blocks = [
+        Block("y", ("x",), lambda x: x @ w),
+        Block("z", ("x",), lambda x: np.cos(x @ v)),
+    ]
+    found = isolate(tmp_path / "r", blocks)
+    cause = found.rows[0].cause
+    assert cause is not None and cause.name == "transposed weight"
+    assert "operand 1, a constant of 6 x 6, transposed in MATMUL" in cause.text
+    assert found.rows[1].cause is None
+    (note,) = found.notes
+    assert note.startswith("z: no weights were given; with Block(..., weights={name: array}) and ")
+    given = Block("z", ("x",), lambda w, x: np.cos(x @ w["v"]), {"v": v})
+    assert not isolate(tmp_path / "r", [blocks[0], given]).notes
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [

@@ -222,3 +222,22 @@ def test_two_entries_follow_no_other_tensor(tmp_path: Path, seed: int) -> None:
     x = normal(2, 1, seed=seed)
     result = judged(tmp_path, {"x": x, **others}, {"x": x + normal(2, 1, seed=seed + 50), **others})
     assert result.cause is None
+
+
+def test_a_norm_without_its_weight_is_normalised_all_the_same(tmp_path: Path) -> None:
+    """The reference is the norm of the candidate, too: a norm leaves a norm as it is."""
+    x = normal(20, 24)
+    norm = x / np.sqrt((x * x).mean(-1, keepdims=True) + np.float32(1e-6))
+    weight = np.linspace(0.5, 1.5, 24, dtype=np.float32)
+    result = pair(tmp_path, norm * weight, norm)
+    assert result.cause is not None and result.cause.name == "factor per slice"
+    assert result.cause.text.startswith("a factor for each entry of axis 1, from 0.6")
+
+
+def test_a_factor_near_one_is_told_by_its_distance(tmp_path: Path) -> None:
+    x = normal(20, 24)
+    factors = 1 - np.linspace(1e-5, 5e-5, 20, dtype=np.float32)[:, None]
+    limit = {"max_abs": 1e-6, "mean_abs": 1e-7}
+    result = pair(tmp_path, x, x * factors, limit)
+    assert result.cause is not None and "from 1 - 5" in result.cause.text
+    assert "e-05 to 1 - 1" in result.cause.text

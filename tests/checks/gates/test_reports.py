@@ -161,7 +161,7 @@ def test_the_first_question_names_what_passes_and_looks_systematic(tmp_path: Pat
     text = result.answers[0].text
     assert text.startswith("bad (gate, FAIL): max_abs ")
     assert "; last good: quiet2; quiet passes but looks systematic (eta " in text
-    assert "), before it; 1 of 4 contract tensors fail" in text
+    assert "), before it: scaled: candidate = 1.001 x reference; 1 of 4 contract " in text
     assert result.to_record()["first_systematic"] == "quiet"
 
 

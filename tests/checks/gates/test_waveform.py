@@ -22,12 +22,16 @@ def mel(
     scale: str = "slaney",
     low: float = 0.0,
     points: int = 400,
+    hop: int = 160,
+    area: bool = True,
 ) -> Any:
     """Whisper's log-mel: frames every 160 samples, the last one dropped, cut far below the top."""
-    x = np.pad(wave.astype(np.float64), ((0, 0), (points // 2,) * 2), mode=pad)  # type: ignore[call-overload]
-    views = np.lib.stride_tricks.sliding_window_view(x, points, axis=1)[:, ::160]
+    ends = {"end": (0, points), "none": (0, 0)}.get(pad, (points // 2,) * 2)
+    mode = pad if pad in ("reflect", "constant", "edge") else "constant"
+    x = np.pad(wave.astype(np.float64), ((0, 0), ends), mode=mode)  # type: ignore[call-overload]
+    views = np.lib.stride_tricks.sliding_window_view(x, points, axis=1)[:, ::hop]
     spectrum = np.abs(np.fft.rfft(views * window)) ** power
-    bank = ad.ops.mel_weights(MELS, points, RATE, low, RATE / 2, scale=scale, area=True)
+    bank = ad.ops.mel_weights(MELS, points, RATE, low, RATE / 2, scale=scale, area=area)
     found = np.log10(np.maximum(spectrum[:, :-1] @ bank.T, 1e-10)).swapaxes(1, 2)
     return np.float32((np.maximum(found, found.max((1, 2), keepdims=True) - 8) + 4) / 4)
 
@@ -51,6 +55,22 @@ FRONTS: dict[str, tuple[Any, Any, str, str]] = {
         *(mel(), mel(pad="constant"), "mel front end"),
         "the signal's start is padded with zeros, where the reference has it reflected",
     ),
+    "both defaults": (
+        *(mel(), mel(scale="htk", area=False), "mel filters"),
+        "filters on a htk scale, 0 to 8000 Hz at 16,000 Hz, of one height",
+    ),
+    "hop": (mel(), mel(hop=159), "mel front end", "a hop of 159, where the reference has 160"),
+    "half the hop": (mel(), mel(hop=80), "mel front end", "a hop of 80, where the reference has"),
+    "twice the hop": (mel(), mel(hop=320), "mel front end", "a hop of 320, where the reference"),
+    "not centred": (
+        *(mel(), mel(pad="end"), "mel front end"),
+        "the signal's start is not padded but at the signal's end, where the reference has it",
+    ),
+    "not padded": (
+        *(mel(), mel(pad="none"), "mel front end"),
+        "the signal is not padded, where the reference has it reflected",
+    ),
+    "magnitude": (mel(), mel(power=1), "mel front end", "magnitudes, where the reference has"),
     "emphasis": (mel(), mel(emphasised(WAVE)), "mel front end", "preemphasis of 0.97"),
 }
 
@@ -61,6 +81,7 @@ def test_a_front_end_is_told_from_the_waveform(tmp_path: Path, name: str) -> Non
     result = judged(tmp_path, {"wave": WAVE, "mel": reference}, {"wave": WAVE, "mel": candidate})
     assert result.first is not None and result.first.name == "mel" and result.cause is not None
     assert result.cause.name == cause, result.cause
+    assert (result.first.status == "SHAPE") == (reference.shape != candidate.shape)
     assert "another mel front end, replayed from wave: " in result.cause.text
     assert words in result.cause.text
 

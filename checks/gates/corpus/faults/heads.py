@@ -264,6 +264,9 @@ AUDIO = (
     _a("RMS norm of the audio", 6, instead(f"{A}.audio_norm", _rms), "audio.norm"),
     _a("layer norm for RMS norm", 6, instead(f"{T}.norm", _layer), "dec.block.0.norm",
        "normalisation"),
+    _a("epsilon 1e-5 for 1e-6", 6, lambda run: replace(run, config=replace(
+        run.config, decoder=replace(run.config.decoder, eps=1e-5))), "audio.norm",
+       structural=False),
     _a("epsilon 1e-3 for 1e-6", 6, lambda run: replace(run, config=replace(
         run.config, decoder=replace(run.config.decoder, eps=1e-3))), "audio.norm"),
     _a("silu in the adapter", 6, instead(f"{T}.activation", ops.silu), "audio.embed"),

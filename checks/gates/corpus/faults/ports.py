@@ -222,6 +222,12 @@ QWEN = (
        "dec.gen.block.0.out#1"),
     _q("one word another", 16, given(0, _word), "dec.token_emb", "partial"),
     _q("a start token too many", 16, given(0, _start_token), "dec.token_emb", "shifted"),
+    _q("logits in 8 bits", 19, after(f"{Q}.head", held_in(ml_dtypes.float8_e4m3fn)),
+       ("dec.logits_raw",), explained=True),
+    _q("the second word for the best", 19, stored("dec.best.tokens", lambda x, t: np.argsort(
+        t["dec.logits_raw"], -1)[..., -2]), "dec.best.tokens", explained=False),
+    _q("the word of the place before", 19, stored("dec.best.tokens", lambda x, t: np.roll(x, 1, 1)),
+       "dec.best.tokens", "shifted", explained=False),
     _q("past is zero", 24, instead(f"{Q}.extended", lambda past, new: np.concatenate(
         [0 * past, new], 2)), "dec.gen.block.0.out#1"),
     _q("blocks dumped one late", 27, stored(f"{D0}.out", lambda x, t: t["dec.block.1.out"]),
@@ -261,6 +267,11 @@ def _eps(x: Any, weights: Any, path: str) -> Any:
     return ops.layer_norm(x, scale, shift, eps=1e-3)
 
 
+def _smaller_eps(x: Any, weights: Any, path: str) -> Any:
+    scale, shift = (weights[f"{path}.{n}"].astype(x.dtype) for n in ("weight", "bias"))
+    return ops.layer_norm(x, scale, shift, eps=1e-6)
+
+
 def _rms(x: Any, weights: Any, path: str) -> Any:
     scale, shift = (weights[f"{path}.{n}"].astype(x.dtype) for n in ("weight", "bias"))
     return ops.rms_norm(x, scale, eps=whisper.EPS) + shift
@@ -298,6 +309,8 @@ WHISPER = (
        "logarithm"),
     _w("epsilon 1e-3 for 1e-5", 6, instead(f"{W}.norm", _eps), f"{E0}.norm1", "normalisation",
        "affine per slice"),
+    _w("epsilon 1e-6 for 1e-5", 6, instead(f"{W}.norm", _smaller_eps), f"{E0}.norm1",
+       "normalisation", "affine per slice", "factor per slice", structural=False),
     _w("RMS norm with the bias kept", 6, instead(f"{W}.norm", _rms), f"{E0}.norm1",
        "normalisation"),
     _w("gelu tanh", 6, instead(f"{W}.activation", lambda x: ops.gelu(x, approximate="tanh")),

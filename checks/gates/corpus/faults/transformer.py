@@ -101,6 +101,8 @@ def _softmax_off_by_one(x: Any) -> Any:
 
 FORMULAS = (
     _f("epsilon 1e-3 for 1e-5", 6, configured(eps=1e-3), NORM, "normalisation"),
+    _f("epsilon 1e-6 for 1e-5", 6, configured(eps=1e-6), NORM, "normalisation", structural=False),
+    _f("epsilon 2e-5 for 1e-5", 6, configured(eps=2e-5), NORM, "normalisation", structural=False),
     _f("epsilon outside the root", 6, instead(f"{T}.norm", _eps_outside), NORM, "normalisation"),
     _f("RMS norm for layer norm", 6, configured(norm="rms"), NORM, "normalisation"),
     _f("RMS norm with the bias kept", 6, instead(f"{T}.norm", _rms_for_layer), NORM,
