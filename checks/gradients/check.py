@@ -18,10 +18,11 @@ from checks.gradients.options import (
     allowed_verdicts,
     check_claims,
     check_numbers,
+    check_symmetric,
     modes_named,
     places,
 )
-from checks.gradients.probes import probe
+from checks.gradients.probes import probe, recorded
 from checks.gradients.report import (
     KINK,
     PASS,
@@ -113,6 +114,7 @@ def check_gradients(
     manual = Manual(vjp, jvp, gradient, jac)
     target = _target(f, args, framework, argnums, symmetric, manual, seed, name)
     allowed = allowed_verdicts(allow)
+    check_symmetric(target)
     check_order(order, target.name)
     check_numbers(tolerance, seed, target.name)
     modes = modes_named(modes, target.name)
@@ -122,12 +124,14 @@ def check_gradients(
         failed: list[Evidence] = []
         diagnosis: Diagnosis = (None, "", None)
         if not checks:
+            target = recorded(target)
+            notes += _branches(target)
             found = modes_of(target, modes)
             checks, failed = _derivatives(target, found, (order, modes, tolerance), full, notes)
             checks += batch_checks(target) if vmap else []
             checks += framework_checks(target) if surfaces else []
             if failed and explain:
-                diagnosis = diagnose(target, found, checks, failed, notes)
+                diagnosis = diagnose(*_seen(target, found, failed), checks, failed, notes)
     notes = [*notes, *dict.fromkeys(target.notes)]
     report = _report(target, checks, diagnosis, allowed, notes, start)
     changed = {
@@ -153,6 +157,8 @@ def _derivatives(
 ) -> tuple[list[Check], list[Evidence]]:
     order, names, tolerance = wanted
     checks, failed = first_order(target, modes, tolerance, notes)
+    if all(c.verdict in (PASS, UNDEFINED) for c in checks):
+        checks = [*checks, *_paths(target, modes)]
     dense = is_small(target) if full is None else full
     if dense and all(c.verdict in (PASS, UNDEFINED) for c in checks):
         more, wrong = full_jacobian(target, _defined(modes, checks), tolerance)
@@ -161,6 +167,32 @@ def _derivatives(
         more, wrong = higher_orders(target, order, names, tolerance, notes)
         checks, failed = [*checks, *more], [*failed, *wrong]
     return checks, failed
+
+
+def _branches(target: Target) -> list[str]:
+    """Notes of the branches of a JAX function that did not run."""
+    if target.framework.name != "jax" or target.manual.given:
+        return []
+    from checks.gradients.frameworks.jax_branches import branch_notes
+
+    return branch_notes(target)
+
+
+def _paths(target: Target, modes: Modes) -> list[Check]:
+    """Other paths through backwards written by hand for PyTorch."""
+    if modes.reverse is None or not target.__dict__.get("custom"):
+        return []
+    from checks.gradients.frameworks.torch_paths import path_checks
+
+    return path_checks(target)
+
+
+def _seen(target: Target, modes: Modes, failed: Sequence[Evidence]) -> tuple[Target, Modes]:
+    """The function and modes that failed: those at float64, where a narrow one was judged there."""
+    broad = target.__dict__.get("broad")
+    if broad is not None and any(e.target is broad.twin for e in failed):
+        return broad.twin, broad.modes
+    return target, modes
 
 
 def _defined(modes: Modes, checks: Sequence[Check]) -> Modes:

@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from checks.gradients.abrupt import agrees_nearby
 from checks.gradients.evidence import Direction, Evidence, entries, moved_points
+from checks.gradients.inside import stands
 from checks.gradients.ladder import explained
-from checks.gradients.locate import Place, locate, look, numbers, place_of
+from checks.gradients.locate import Place, kinked, locate, look, numbers, place_of
 from checks.gradients.modes import Modes, UndefinedModeError, guarded
-from checks.gradients.narrow import narrow_tolerance, twin_of
+from checks.gradients.narrow import exactly, narrow_tolerance, noted, twin_of
 from checks.gradients.report import INCONCLUSIVE, PASS, WRONG, Check, Worst
 from checks.gradients.sparsity import colours_of
 from checks.gradients.target import Target, TargetError, closer, wide
@@ -60,6 +62,11 @@ def full_jacobian(
     if modes.reverse is None and modes.forward is None:
         return [], []
     tolerance = constant("gradient_tolerance") if tolerance is None else tolerance
+    broad = target.__dict__.get("broad")
+    if broad is not None:  # float16 or bfloat16: at float64 first
+        checks, failed = full_jacobian(broad.twin, broad.modes, exactly(tolerance))
+        if any(c.verdict == WRONG for c in checks):
+            return noted(target, broad, checks, target.notes), failed
     claims = functools.partial(_claims, target, modes)
     if target.unit > constant("narrow_unit"):  # differences of the float64 twin, where there is one
         tolerance = max(tolerance, narrow_tolerance(target))
@@ -383,10 +390,14 @@ def _entry(
         return None, evidence, 0.0
     if entry.probe.doubtful:
         return None, evidence, float(abs(entry.probe.residual) / scale[row, column])
+    if not entry.probe.agrees and not (entry.is_kink and entry.is_inside):
+        entry = kinked(evidence, entry)
     if entry.is_kink and entry.is_inside:
         return None, evidence, 0.0
     if entry.probe.agrees:
         return None, evidence, float(entry.probe.allowed / scale[row, column])
+    if not stands(evidence, entry.probe) or agrees_nearby(evidence, entry.probe):
+        return None, evidence, float(abs(entry.probe.residual) / scale[row, column])
     number = int(numbers(evidence)[place.point][place.index])
     step = float(found.direction[number])
     worst = Worst(

@@ -57,6 +57,37 @@ def settled(line: Line, found: Estimate, gaps: Array) -> Estimate | None:
     return _merged(line, found, (rungs, count), good & _is_hidden(line, rungs, count, found))
 
 
+def kink_at(line: Line, found: Estimate, gap: float) -> Estimate | None:
+    """The estimate with the first reading's one-sided slopes taken from the finest steps that tell
+    a gap, where they differ by as much at each of them: a kink at the point itself, whatever lies
+    beside it. None where they do not.
+    """
+    wanted = np.zeros_like(found.value)
+    wanted[0] = gap
+    finest = _finest(line, wanted)
+    if finest is None or finest * RATIO > first_step(line.unit):
+        return None
+    rungs = [line.rung(finest * 2.0**k) for k in range(ALIKE)]
+    if not all(r.finite for r in rungs):
+        return None
+    even = np.array([r.even[0] for r in rungs])
+    floor, same = float(_floor(line, rungs[0])[0]), constant("same_at_every_step")
+    moved = max(float(np.ptp(even)), abs(float(rungs[0].odd[0] - rungs[-1].odd[0])))
+    if not np.min(np.abs(even)) > max(constant("bend") * floor, moved / same):
+        return None
+    first = np.arange(found.value.size) == 0
+    return dataclasses.replace(
+        found,
+        value=np.where(first, 2 * rungs[1].odd - rungs[0].odd, found.value),
+        moved=np.where(first, 0.0, found.moved),
+        floor=np.where(first, ALIKE * floor, found.floor),
+        jump=np.where(first, 2 * even[1] - even[0], found.jump),  # beside it they miss by d / h
+        step=finest,
+        blocks=(),
+        diverges=found.diverges & ~first,
+    )
+
+
 def _finest(line: Line, wanted: Array) -> float | None:
     """The finest step at which round-off is far below what is wanted of every reading."""
     if not np.any(wanted > 0) or line.unit > constant("narrow_unit"):

@@ -50,6 +50,8 @@ class Framework:
         hot: like `replay`, for thousands of calls: compiled, whatever that takes.
         scope: a context in which every call happens (x64, for one).
         undefined: exceptions that mean "this mode is not defined for this function".
+        inside: `inside(flat, arrays)`: the names of the dtypes of arrays inside the function.
+        alive: whether an array still holds its numbers; None where no call can take them away.
         reentrant: the pullback may be trusted to give the same twice (no user code runs in it).
     """
 
@@ -65,7 +67,13 @@ class Framework:
     hot: Callable[[Flat, Sequence[Native]], Flat] | None = None
     scope: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
     undefined: tuple[type[BaseException], ...] = ()
+    inside: Callable[[Flat, Sequence[Native]], set[str]] = lambda flat, arrays: set()
+    alive: Callable[[Native], bool] | None = None
     reentrant: bool = False
+
+    def dead(self, value: Native) -> bool:
+        """Whether a call took the numbers of an array away (a donated one of JAX)."""
+        return self.alive is not None and not self.alive(value)
 
 
 _HOMES = {

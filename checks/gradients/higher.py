@@ -14,8 +14,9 @@ import numpy as np
 from checks.gradients.evidence import Evidence
 from checks.gradients.first import first_order
 from checks.gradients.framework import Flat, Native
+from checks.gradients.inside import coarsest_inside
 from checks.gradients.modes import ModeError, UndefinedModeError, guarded, modes_of
-from checks.gradients.report import PASS, UNDEFINED, VACUOUS, WRONG, Check
+from checks.gradients.report import INCONCLUSIVE, PASS, UNDEFINED, VACUOUS, WRONG, Check
 from checks.gradients.target import Tally, Target, TargetError, normal
 from checks.tolerances import constant
 
@@ -212,6 +213,8 @@ def _agreement(target: Target, found: dict[str, float], ordinal: str) -> list[Ch
         error = abs(other - value) / size
         verdict = PASS if error <= allowed else WRONG
         text = f"{name} {other:.9g}, {reference} {value:.9g}"
+        if verdict == WRONG and coarsest_inside(target)[0]:
+            verdict, text = INCONCLUSIVE, f"{text}; narrow arithmetic inside"
         checks.append(Check(f"{ordinal}: {name}", verdict, error, allowed, allowed, text))
     return checks
 

@@ -149,6 +149,19 @@ def short_ladder(line: Line, steps: Sequence[float]) -> Estimate:
     return _summary(line, [[line.rung(h) for h in steps]])
 
 
+def _steady(line: Line, block: Sequence[Rung]) -> Array:
+    """The even part of readings where all of a block has the same, and the odd part stays as it is:
+    no noise does that; 0 elsewhere.
+    """
+    even, odd = (np.array([getattr(r, part) for r in block]) for part in ("even", "odd"))
+    size = np.max(np.abs(even), axis=0)
+    moved = np.maximum(np.ptp(even, axis=0), np.ptp(odd, axis=0))
+    floor = line.floor(block[-1].step, line.coarseness())
+    least = np.maximum(constant("bend") * floor, constant("kink_share") * np.abs(odd[-1]))
+    steady = (moved <= constant("confirmed") * size) & (size > least) & (len(block) >= BLOCK)
+    return np.where(steady, even[-1], 0.0)
+
+
 def _at_floor(line: Line, block: Sequence[Rung], best: Found) -> bool:
     """Whether round-off at the finest step is what keeps an estimate from being good."""
     floor = line.floor(block[-1].step, np.zeros_like(line.size))
@@ -203,6 +216,9 @@ def _summary(
     block = best_block(line, finite, noise)
     step, step_error = single_step(line, block, value, noise)
     jump, diverges = jump_of(line, rungs, noise)
+    if noise[0] > 0 and jump[0] == 0 and not diverges[0]:  # it may be a kink near by
+        near = _steady(line, block)[0]
+        jump[0] = near if near else jump_of(line, block, noise)[0][0]
     steps = tuple(r.step for r in block[-3:])
     left = any(not r.finite for b in blocks for r in b)
     return Estimate(

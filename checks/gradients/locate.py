@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from checks.gradients.evidence import Direction, Evidence, Probe
+from checks.gradients.fine import kink_at
 from checks.gradients.ladder import Estimate
 from checks.tolerances import constant
 
@@ -130,6 +131,24 @@ def look(
     return Entry(place, probe, estimate, float(np.abs(single[place.point][place.index])) or 1.0)
 
 
+def kinked(evidence: Evidence, entry: Entry) -> Entry:
+    """An entry that disagrees with one-sided slopes from far finer steps, where those say that it
+    lies on a kink; else as it is.
+    """
+    probe, line = entry.probe, evidence.line(entry.probe.direction)
+    gap = max(abs(probe.residual), abs(float(entry.estimate.jump[0])))
+    found = kink_at(line, entry.estimate, gap)
+    if found is None:
+        return entry
+    new = dataclasses.replace(
+        probe,
+        difference=float(found.value[0]),
+        error=float(found.error[0]),
+        explains=float(found.allowed[0]),
+    )
+    return dataclasses.replace(entry, probe=new, estimate=found)
+
+
 def locate(
     evidence: Evidence, probe: Probe, signal: Signal = residual, step: float | None = None
 ) -> Place | None:
@@ -224,12 +243,14 @@ def _half(hunt: Hunt, left: Left) -> Left | None:
 
 
 def search(evidence: Evidence, probe: Probe) -> Entry | None:
-    """The wrong entry, looked at alone; its neighbours where the first guess is right after all."""
+    """The wrong entry, or one at a kink, looked at alone; its neighbours where the first guess is
+    right after all.
+    """
     place = locate(evidence, probe)
     if place is None:
         return None
     entry = look(evidence, place, probe.direction)
-    if not entry.probe.agrees:
+    if entry.is_kink or not entry.probe.agrees:
         return entry
     ids = numbers(evidence)
     number, count = int(ids[place.point][place.index]), sum(i.size for i in ids)

@@ -72,7 +72,9 @@ def _reverse(target: Target) -> Pull:
         cts = natives_like(target, cotangents, target.centre)
         with guarded(target):
             _, pull = target.framework.vjp(target.flat, natives)
-            raw = pull(cts)
+            target.__dict__["custom"] = getattr(pull, "custom", False)
+            # a copy: a backward that returns what it saved, written into, changes it when run again
+            raw = [None if g is None else np.array(target.to_numpy(g)) for g in pull(cts)]
             again = None if target.framework.reentrant else pull(cts)
         _unchanged(target, cts, cotangents, "the cotangent")
         _unchanged(target, natives, target.points, "an argument")
@@ -90,8 +92,8 @@ def _forward(target: Target) -> Push:
         natives = target.native(target.points)
         with guarded(target):
             dots = target.native(direction)
-            _, raw = target.framework.jvp(target.flat, natives, dots)
-        return checked_tangents(target, raw)
+            outs, raw = target.framework.jvp(target.flat, natives, dots)
+        return checked_tangents(target, raw, outs)
 
     return forward
 
@@ -156,15 +158,35 @@ def checked(target: Target, raw: Sequence[Any]) -> list[Array]:
     return made
 
 
-def checked_tangents(target: Target, raw: Sequence[Any]) -> list[Array]:
-    """Output tangents in float64, of the smooth results' shapes and dtypes; None is zero."""
+def checked_tangents(
+    target: Target, raw: Sequence[Any], outs: Sequence[Any] | None = None
+) -> list[Array]:
+    """Output tangents in float64, of the smooth results' shapes and dtypes; None is zero.
+
+    Where a transform gave results of other dtypes (`outs`) than the function called alone does, as
+    NumPy's bfloat16 may, theirs count.
+    """
     if len(raw) != len(target.centre):
         text = f"{len(raw)} tangents for {len(target.centre)} results"
         raise ModeError(WRONG_SHAPE, text)
-    return [
-        wide(np.zeros_like(y)) if t is None else _fitting(target.to_numpy(t), y, f"tangent {i}")
-        for i, (t, y) in enumerate(zip(raw, target.centre, strict=True))
-    ]
+    made = []
+    for i, (t, y) in enumerate(zip(raw, target.centre, strict=True)):
+        if t is None:
+            made.append(wide(np.zeros_like(y)))
+            continue
+        value = target.to_numpy(t)
+        if outs is not None and value.dtype != y.dtype:
+            y = _as_traced(target, target.to_numpy(outs[i]), i)
+        made.append(_fitting(value, y, f"tangent {i}"))
+    return made
+
+
+def _as_traced(target: Target, out: Array, i: int) -> Array:
+    like = target.centre[i]
+    if out.dtype != like.dtype:
+        text = f"result {i} is {like.dtype.name} by a plain call, {out.dtype.name} when traced"
+        target.notes.append(text)
+    return np.empty(like.shape, out.dtype)
 
 
 def _fitting(value: Array, like: Array, what: str) -> Array:
@@ -177,6 +199,8 @@ def _fitting(value: Array, like: Array, what: str) -> Array:
 
 def _unchanged(target: Target, natives: Sequence[Any], before: Sequence[Array], what: str) -> None:
     for native, old in zip(natives, before, strict=True):
+        if target.framework.dead(native):
+            continue
         now = target.to_numpy(native)
         if not equal(now, np.asarray(old, now.dtype)):
             raise ModeError(MUTATES_INPUT, f"the derivative writes into {what}")
@@ -188,9 +212,11 @@ def _same(first: Sequence[Array], second: Sequence[Array]) -> None:
     for a, b in zip(first, second, strict=True):
         if not equal(a, b):
             worst = float(np.max(np.abs(a - b)))
-            raise ModeError(
-                NONDETERMINISTIC, f"two runs of the backward pass differ by up to {worst:.3g}"
+            text = (
+                f"two runs of the backward pass differ by up to {worst:.3g}: it is not re-entrant "
+                "(it writes into what it saved), or random"
             )
+            raise ModeError(NONDETERMINISTIC, text)
 
 
 # --- written by hand -----------------------------------------------------------------------

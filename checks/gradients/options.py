@@ -8,7 +8,7 @@ from typing import Any
 
 from autodiff.errors import nearest
 from checks.gradients.report import ALLOWED
-from checks.gradients.target import Manual, TargetError
+from checks.gradients.target import Manual, Target, TargetError
 
 MODES = ("forward", "reverse")
 SYNONYMS = {"backward": "reverse", "vjp": "reverse", "jvp": "forward"}
@@ -49,6 +49,19 @@ def places(option: str, value: Any, count: int, name: str) -> tuple[int, ...]:
                 f"use {option} between 0 and {count - 1}" if count else "pass arguments",
             )
     return tuple(n % count for n in made)
+
+
+def check_symmetric(target: Target) -> None:
+    """Raise TargetError where an argument named symmetric is no stack of square matrices."""
+    for k in sorted(target.symmetric_points):
+        shape = target.points[k].shape
+        if len(shape) < 2 or shape[-1] != shape[-2]:
+            path = target.point_paths[k]
+            raise TargetError(
+                f"{path} has shape {shape}: only square matrices are symmetric",
+                f"in check_gradients({target.name}, symmetric=...)",
+                "name only arguments whose last two axes have one size, or leave symmetric= out",
+            )
 
 
 def check_numbers(tolerance: Any, seed: Any, name: str) -> None:

@@ -1,9 +1,11 @@
 """Probes of the function itself: does it run twice alike, and leave its arguments alone."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
 
+from checks.gradients.evidence import moved_points
 from checks.gradients.report import (
     DOMAIN,
     MUTATES_INPUT,
@@ -15,6 +17,7 @@ from checks.gradients.target import Target, equal, unit_of
 from checks.tolerances import constant
 
 Array = np.ndarray[Any, Any]
+MOVED = 2.0**-6
 
 
 def probe(target: Target, notes: list[str]) -> list[Check]:
@@ -59,6 +62,8 @@ def _mutation(target: Target) -> list[Check]:
     target.__dict__["first"] = (values, treedef)
     found = []
     for i in numeric:
+        if framework.dead(full[i]):  # donated: nothing is left of the copy it was given
+            continue
         after, before = target.to_numpy(full[i]), target.leaves[i]
         if not equal(after, before):
             where = np.argwhere(np.atleast_1d(after != before))
@@ -92,3 +97,23 @@ def _repeated(target: Target, notes: list[str]) -> list[Check]:
         )
         return [Check("probe", NONDETERMINISTIC, detail=text)]
     return []
+
+
+def recorded(target: Target) -> Target:
+    """A JAX function with a loop outside of jit, by the equations that JAX records of it: at every
+    call of its own the loop is compiled anew. Only where they give the same bits at two points.
+    """
+    if target.framework.name != "jax" or target.manual.given:
+        return target
+    from checks.gradients.frameworks.jax import has_loops
+
+    natives = target.native(target.points)
+    if not has_loops(target.flat, natives):
+        return target
+    made = dataclasses.replace(target, replay=target.framework.replay(target.flat, natives))
+    made.__dict__.update(first=target.first, _fixed=target._fixed)
+    for points in (target.points, moved_points(target, target.direction(), MOVED)):
+        both = zip(target.outputs(points), made.outputs(points), strict=True)
+        if not all(equal(a, b) for a, b in both):
+            return target
+    return made

@@ -16,6 +16,7 @@ from autodiff import tree
 from autodiff.forward import is_inexact
 from checks.gradients.evidence import Evidence
 from checks.gradients.framework import Flat, Native
+from checks.gradients.inside import of_one_road
 from checks.gradients.modes import ModeError, UndefinedModeError, first_line, modes_of, natives_like
 from checks.gradients.report import (
     DOMAIN,
@@ -92,7 +93,7 @@ def compiled_check(target: Target, backend: str = "inductor") -> Check:
         except Exception as error:
             return Check(name, UNDEFINED, detail=_reason(error))
         found += _arguments(spread, compiled, pulled, target.unit, _compiled_tolerance)
-    return _judged(name, found, name, "eager")
+    return of_one_road(target, _judged(name, found, name, "eager"))
 
 
 def _compiled(target: Target, backend: str, cotangents: Sequence[Array]) -> tuple[Read, Read]:

@@ -214,7 +214,22 @@ def jump_of(line: Line, rungs: Sequence[Rung], noise: Array) -> tuple[Array, Arr
     slope[1:] = np.max(slope[1:], initial=0.0)
     least = np.maximum(sure, constant("kink_share") * slope)
     bent = np.abs(value) > np.maximum(constant("bend") * np.maximum(error, rough), least)
+    bent &= ~_is_power(last)
     return np.where(bent, value, 0.0), diverges
+
+
+def _is_power(rungs: Sequence[Rung]) -> Array:
+    """Readings whose even part falls by one share at every halving, as a power of the step does
+    (|x|^1.5 at 0): it comes to 0, if slowly. That of a kink comes to rest.
+    """
+    even = np.array([r.even for r in rungs])
+    if len(rungs) < STRAIGHT + 1:
+        return np.zeros(even.shape[1:], bool)
+    with np.errstate(all="ignore"):
+        falls = 1 - even[1:] / even[:-1]
+        low, high = np.min(falls, axis=0), np.max(falls, axis=0)
+        steady = (low > constant("power_falls")) & (low > constant("power_steady") * high)
+    return np.asarray(steady & (high < 1))
 
 
 def one_sided(line: Line, sign: float) -> tuple[Array, Array]:

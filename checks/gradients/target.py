@@ -175,6 +175,8 @@ class Target:
 
     def call(self, arrays: Sequence[Native]) -> Any:
         """The function at points, in its own containers."""
+        if self.framework.alive is not None and any(map(self.framework.dead, self._fixed)):
+            del self.__dict__["_fixed"]  # donated to the call before
         full = list(self._fixed)
         for i, value in zip(self.positions, arrays, strict=True):
             full[i] = value
@@ -319,6 +321,25 @@ def closer(target: "Target", direction: Sequence[Array]) -> list[Array] | None:
         changed |= near
         made.append(d * np.minimum(spread / np.maximum(size, spread), 1.0) if near else d)
     return made if changed else None
+
+
+def tiny_direction(target: "Target", direction: Sequence[Array]) -> list[Array] | None:
+    """A direction of the entries that are far smaller than others of their array alone, moved far
+    enough to be told from round-off; None where there are none.
+    """
+    made, found = [], False
+    for x, d in zip(target.points, direction, strict=True):
+        size = np.abs(x)
+        typical = float(np.mean(size)) if x.size > 1 else 0.0
+        least = float(np.min(size)) if x.size > 1 else 0.0
+        if not least < constant("tiny_entry") * typical < np.inf:
+            made.append(np.zeros_like(d))
+            continue
+        tiny = (size > 0) & (size < constant("tiny_entry") * typical)
+        found |= bool(np.any(tiny))
+        moved = np.maximum(size, constant("tiny_moved") * typical)
+        made.append(np.where(tiny, np.sign(d) * moved, 0.0).astype(x.dtype))
+    return made if found else None
 
 
 def wide(y: Array) -> Array:

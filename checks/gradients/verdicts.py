@@ -7,9 +7,20 @@ from typing import Any
 
 import numpy as np
 
+from checks.gradients.abrupt import STAIRCASE, agrees_nearby, jumping
 from checks.gradients.evidence import Direction, Evidence, Probe
 from checks.gradients.ladder import Estimate, one_sided
-from checks.gradients.locate import Entry, Place, kink, locate, look, numbers, place_of, search
+from checks.gradients.locate import (
+    Entry,
+    Place,
+    kink,
+    kinked,
+    locate,
+    look,
+    numbers,
+    place_of,
+    search,
+)
 from checks.gradients.report import (
     DOMAIN,
     INCONCLUSIVE,
@@ -49,7 +60,37 @@ def judge(evidence: Evidence, name: str, direction: Direction) -> Judged:
     if found.check.verdict in (PASS, VACUOUS):
         return found
     near = closer(evidence.target, direction)
-    return found if near is None else _judge(evidence, name, near)
+    return _unless_abrupt(evidence, found if near is None else _judge(evidence, name, near))
+
+
+def _unless_abrupt(evidence: Evidence, found: Judged) -> Judged:
+    """A wrong derivative, unless the function jumps at the point itself or is a staircase."""
+    if found.check.verdict != WRONG:
+        return found
+    probe, name = found.probe, found.check.name
+    if found.estimate.diverges[0]:
+        jumps = jumping(evidence, probe.direction)
+        if jumps:
+            return _beside_jumps(evidence, found, jumps)
+    if agrees_nearby(evidence, probe):
+        share = probe.allowed / (probe.size or 1.0)
+        detail = f"{numbers_of(probe)}; {STAIRCASE}"
+        check = Check(name, INCONCLUSIVE, found.check.error, share, share, detail)
+        return dataclasses.replace(found, check=check)
+    return found
+
+
+def _beside_jumps(evidence: Evidence, found: Judged, jumps: Sequence[int]) -> Judged:
+    """The verdict of the points at which nothing jumps; a kink where that is right."""
+    rest = [np.zeros_like(d) if k in jumps else d for k, d in enumerate(found.probe.direction)]
+    paths = ", ".join(evidence.target.point_paths[k] for k in jumps)
+    text = f"the function jumps at the very value of {paths}, to both sides: compared for equality?"
+    check = Check(found.check.name, KINK, 0.0, 0.0, 0.0, text)
+    if not any(np.any(d) for d in rest):
+        return dataclasses.replace(found, check=check)
+    again = _judge(evidence, found.check.name, rest)
+    right = again.check.verdict in (PASS, VACUOUS, KINK)
+    return dataclasses.replace(again, check=check) if right else again
 
 
 def _judge(evidence: Evidence, name: str, direction: Direction) -> Judged:
@@ -69,6 +110,8 @@ def _judge(evidence: Evidence, name: str, direction: Direction) -> Judged:
                 return Judged(outside, probe, estimate, tuple(notes), tuple(kinks))
             direction = outside
             continue
+        unsure = estimate.allowed[0] > constant("fine_unsure") * abs(float(estimate.value[0]))
+        hinted = _is_bent(estimate) or unsure
         if not probe.agrees or _is_bent(estimate):
             probe, estimate = evidence.confirmed(probe, estimate)
             evidence.adopt(estimate)
@@ -78,6 +121,8 @@ def _judge(evidence: Evidence, name: str, direction: Direction) -> Judged:
         if probe.agrees and not bent:
             return _settled(evidence, name, probe, estimate, kinks, notes)
         entry = _bent_entry(evidence, probe) if probe.agrees else search(evidence, probe)
+        if entry is not None and (entry.is_kink or (hinted and not entry.probe.agrees)):
+            entry = kinked(evidence, entry)
         if entry is None and not probe.agrees:
             return Judged(_wrong(evidence, name, probe, None), probe, estimate, tuple(notes))
         if entry is None or not entry.is_kink:
@@ -326,12 +371,15 @@ def _outside(
 def _leaving(evidence: Evidence, direction: Sequence[Array], ids: Sequence[Array]) -> Place:
     """An entry that leaves the domain when moved, found by halving."""
     low, high = 0, sum(i.size for i in ids)
+    step = FINE  # the first at which the whole direction leaves: a finer one may stay inside
+    while step < 1 and math.isfinite(evidence.quick(list(direction), step).difference):
+        step *= 4
     while high - low > 1:
         cut = (low + high) // 2
         part = [
             np.where((i >= low) & (i < cut), d, 0.0) for i, d in zip(ids, direction, strict=True)
         ]
-        left = not math.isfinite(evidence.quick(part, FINE).difference)
+        left = not math.isfinite(evidence.quick(part, step).difference)
         low, high = (low, cut) if left else (cut, high)
     return place_of(evidence, low)
 

@@ -1,14 +1,19 @@
-"""A report in words: at most 25 lines, the same as plain text and in colour."""
+"""A report in words: at most 25 lines, plain or in colour, as wide as the terminal it is on."""
 
 import dataclasses
 import math
+import re
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import IO, Any
 
-from checks.compare import round_up, short
+import numpy as np
+
+from checks.compare import round_up
+from checks.gradients.listing import grouped, listed
 from checks.gradients.numerals import aligned, ratio_text
+from checks.gradients.page import LABEL, LINES, WIDTH, Page, Row
 from checks.gradients.report import (
     ALLOWED,
     DOMAIN,
@@ -16,7 +21,6 @@ from checks.gradients.report import (
     KINK,
     NONDETERMINISTIC,
     PASS,
-    PRECEDENCE,
     UNDEFINED,
     VACUOUS,
     WRONG,
@@ -28,10 +32,8 @@ from checks.gradients.report import (
 from checks.gradients.target import Target
 from checks.tolerances import constant
 
-LINES = 25
-WIDTH = 100
-LABEL = 12
-Row = tuple[str, str, str]
+NARROWEST, WIDEST = 40, 120
+AGAIN = 4  # lines of a call to repeat
 ADVICE = {
     DOMAIN: "move the point inside the domain, or draw it from a domain such as positive()",
     KINK: "move the point off the kink, or allow it: allow=('kinks',)",
@@ -40,12 +42,14 @@ ADVICE = {
     NONDETERMINISTIC: "fix the random numbers, or allow it: allow=('nondeterministic',)",
     VACUOUS: "use a loss whose gradient is not zero (not .sum() of a softmax)",
 }
+REENTRANT = "clone in the backward what it writes into"
 
 
-def text(report: GradientReport) -> str:
-    """The report as plain text."""
+def text(report: GradientReport, width: int = WIDTH) -> str:
+    """The report as plain text, no wider than `width`."""
     return "\n".join(
-        f"{label:<{LABEL}}{value}".rstrip() if label else value for label, value, _ in rows(report)
+        f"{label:<{LABEL}}{value}".rstrip() if label else value
+        for label, value, _ in rows(report, width)
     )
 
 
@@ -59,15 +63,17 @@ def show(report: GradientReport, stream: IO[str] | None = None) -> None:
         return
     from rich.console import Console
 
-    Console(file=out, width=WIDTH, highlight=False, soft_wrap=True).print(rich_text(report))
+    console = Console(file=out, highlight=False, soft_wrap=True)
+    width = min(max(console.width, NARROWEST), WIDEST) if out.isatty() else WIDTH
+    console.print(rich_text(report, width))
 
 
-def rich_text(report: GradientReport) -> Any:
-    """The report as a `rich.text.Text`."""
+def rich_text(report: GradientReport, width: int = WIDTH) -> Any:
+    """The report as a `rich.text.Text`, no wider than `width`."""
     from rich.text import Text
 
     made = Text()
-    for n, (label, value, style) in enumerate(rows(report)):
+    for n, (label, value, style) in enumerate(rows(report, width)):
         made.append("\n" if n else "")
         if label:
             made.append(f"{label:<{LABEL}}", style="bold" if n == 0 else "dim")
@@ -80,25 +86,27 @@ def rich_text(report: GradientReport) -> Any:
     return made
 
 
-def rows(report: GradientReport) -> list[Row]:
+def rows(report: GradientReport, width: int = WIDTH) -> list[Row]:
     """Label, text and style of every line."""
-    head: list[Row] = [("", _title(report), _colour(report))]
+    page = Page(width)
+    title = textwrap.wrap(_title(report), width, subsequent_indent="  ") or [""]
+    head: list[Row] = [("", line, _colour(report)) for line in title]
     if report.ok and report.verdict == PASS:
-        return [*head, *_passed(report)]
-    body = [*_numbers(report), *_where(report), *_why(report)]
-    tail = [*_allowed(report), *_reproduced(report), ("calls", _calls(report), "dim")]
-    room = LINES - len(head) - len(body) - len(tail)
-    middle = _checks(report.checks, _main(report), max(room - min(len(report.notes), 2), 1))
+        return [*head, *_passed(page, report)]
+    body = [*_numbers(page, report), *_where(page, report), *_why(page, report)]
+    tail = [*_allowed(page, report), *_reproduced(page, report), *_calls(page, report)]
+    room = page.lines - len(head) - len(body) - len(tail)
+    middle = listed(page, report.checks, _main(report), max(room - min(len(report.notes), 2), 1))
     room -= len(middle)
-    notes = [row for note in report.notes for row in _wrapped("note", note, "")]
-    return [*head, *body, *middle, *notes[: max(room, 0)], *tail][:LINES]
+    notes = [row for note in report.notes for row in page.wrapped("note", note, "")]
+    return [*head, *body, *middle, *notes[: max(room, 0)], *tail][: page.lines]
 
 
 def _title(report: GradientReport) -> str:
     worst = _main(report)
     surface = f"[{worst.name}]" if worst is not None and report.verdict != PASS else ""
     ending = ", allowed" if report.ok and report.verdict != PASS else ""
-    unchecked = _unchecked(report)
+    unchecked = _unchecked(Page(), report)
     if report.verdict == PASS and unchecked:
         ending = ", first order only" if "second" in unchecked[0][1] else ", not the third order"
     return f"{report.verdict} {report.name}{surface} ({report.framework}){ending}"
@@ -115,32 +123,26 @@ def _colour(report: GradientReport) -> str:
     return "bold yellow" if report.verdict in (KINK, INCONCLUSIVE, VACUOUS) else "bold red"
 
 
-def _wrapped(label: str, value: str, style: str, most: int = 3) -> list[Row]:
-    lines = textwrap.wrap(value, WIDTH - LABEL, break_on_hyphens=False) or [""]
-    if len(lines) > most:
-        lines = [*lines[: most - 1], lines[most - 1][: WIDTH - LABEL - 4].rstrip(", ") + " ..."]
-    return [(label if n == 0 else " ", line, style) for n, line in enumerate(lines)]
-
-
 # --- numbers -------------------------------------------------------------------------------
 
 
-def _numbers(report: GradientReport) -> list[Row]:
+def _numbers(page: Page, report: GradientReport) -> list[Row]:
     """The worst entry: derivative, difference and ratio under one another."""
     worst, main = report.worst, _main(report)
     if worst is None:
         # All of it: the last line is the way out.
-        found = _wrapped("found", main.detail, "", 9) if main is not None and main.detail else []
-        return [*found, *_noise(main)]
+        detail = main.detail if main is not None else ""
+        found = page.wrapped("found", detail, "", 9) if detail else []
+        return [*found, *_noise(page, main)]
     index = f"[{', '.join(map(str, worst.index))}]" if worst.index else ""
     entry = f"{worst.argument}{index}"
-    made: list[Row] = [("entry", f"{entry}   d {_output(report)} / d {entry}", "bold")]
+    made = page.wrapped("entry", f"{entry}   d {_output(report)} / d {entry}", "bold")
     if report.verdict == DOMAIN and main is not None:
-        return [*made, *_wrapped("found", main.detail, "")]
+        return [*made, *page.wrapped("found", main.detail, "")]
     if worst.left is not None and worst.right is not None:
         named = {"left slope": worst.left, "right slope": worst.right}
         if report.verdict == KINK and main is not None and "jump" in main.detail:
-            made += _wrapped(
+            made += page.wrapped(
                 "jump", "the one-sided slopes grow without bound as the step shrinks", ""
             )
             named = {}
@@ -151,6 +153,8 @@ def _numbers(report: GradientReport) -> list[Row]:
             made += [("convention", _convention(worst), "")]
         return made
     shown = aligned([worst.derivative, worst.difference], worst.error)
+    if not np.isfinite(worst.derivative):  # it has no units to stand under
+        shown = [s.strip() for s in shown]
     error = f" +- {worst.error:.1e}" if math.isfinite(worst.error) else ""
     made += [("derivative", shown[0], "red" if report.verdict == WRONG else "")]
     made += [("difference", shown[1] + error, "green" if report.verdict == WRONG else "")]
@@ -158,12 +162,13 @@ def _numbers(report: GradientReport) -> list[Row]:
     return [*made, ("ratio", ratio, "")] if ratio else made
 
 
-def _noise(main: Check | None) -> list[Row]:
+def _noise(page: Page, main: Check | None) -> list[Row]:
     """How noisy a difference was that could not decide."""
-    if main is None or main.verdict != INCONCLUSIVE or not 0 < main.allowed < math.inf:
+    least = constant("gradient_tolerance")
+    if main is None or main.verdict != INCONCLUSIVE or not least < main.allowed < math.inf:
         return []
     share = round_up(main.allowed)
-    return [("noise", f"an error of {share} of the largest entry would pass unseen", "")]
+    return page.wrapped("noise", f"an error of {share} of the largest entry would pass unseen", "")
 
 
 def _output(report: GradientReport) -> str:
@@ -194,106 +199,37 @@ def _convention(worst: Worst) -> str:
 # --- where and why -------------------------------------------------------------------------
 
 
-def _where(report: GradientReport) -> list[Row]:
-    return _wrapped("wrong", report.pattern, "") if report.pattern else []
+def _where(page: Page, report: GradientReport) -> list[Row]:
+    return page.wrapped("wrong", report.pattern, "") if report.pattern else []
 
 
-def _why(report: GradientReport) -> list[Row]:
+def _why(page: Page, report: GradientReport) -> list[Row]:
     cause: Cause | None = report.cause
     if cause is None:
         if report.verdict == WRONG and (report.pattern or report.diagnosis_calls):
-            return [("cause", "none of the known ones: each was undone, and none fits", "")]
+            text = "none of the known ones: each was undone, and none fits"
+            return page.wrapped("cause", text, "")
         return []
-    made = _wrapped("cause", cause.text, "bold")
+    made = page.wrapped("cause", cause.text, "bold")
     if cause.where:
         place, _, code = cause.where.partition(": `")
-        made += _wrapped("at", place.removeprefix("at "), "")
+        made += page.wrapped("at", place.removeprefix("at "), "")
         if code:
-            made += [(" ", "    " + code.removesuffix("`"), "cyan")]
+            made += [(" ", page.cut("    " + code.removesuffix("`")), "cyan")]
     return made
-
-
-# --- checks --------------------------------------------------------------------------------
-
-
-def _checks(checks: Sequence[Check], main: Check | None, room: int) -> list[Row]:
-    """One line for each failed check, one for all that passed, one for what is not defined."""
-    rank = {v: i for i, v in enumerate(PRECEDENCE)}
-    failed = sorted(
-        (c for c in checks if c.verdict not in (PASS, UNDEFINED)), key=lambda c: rank[c.verdict]
-    )
-    few = failed if len(failed) <= max(room - 2, 1) else failed[: max(room - 3, 1)]
-    name = max((len(c.name) for c in few), default=0)
-    verdict = max((len(c.verdict) for c in few), default=0)
-    made: list[Row] = []
-    told = {main.detail} if main is not None else set()
-    for c in few:
-        said = "" if c.detail in told or c.verdict == KINK else _measured(c)
-        said = _measured(c) if c.verdict == WRONG else said
-        line = f"{c.name:<{name}}  {c.verdict:<{verdict}}  {said}".rstrip()
-        made.append((" " if made else "checks", _cut(line), _tint(c)))
-    if len(few) < len(failed):
-        made.append((" ", f"and {len(failed) - len(few)} more: {_tally(failed[len(few) :])}", ""))
-    label = "passed" if made else "checks"
-    passed = _grouped([c.name for c in checks if c.verdict == PASS])
-    made += _wrapped(label, passed, "dim", 1) if passed else []
-    missing = "; ".join(f"{c.name} ({c.detail})" for c in checks if c.verdict == UNDEFINED)
-    made += _wrapped("not defined", missing, "dim", 1) if missing else []
-    return made
-
-
-def _grouped(names: Sequence[str]) -> str:
-    """Names, those of one family once: "reverse, forward, second (5), vmap (3)"."""
-    counts: dict[str, int] = {}
-    for name in names:
-        family = name.split(":")[0].split(",")[0]
-        counts[family] = counts.get(family, 0) + 1
-    return ", ".join(f"{k} ({n})" if n > 1 else k for k, n in counts.items())
-
-
-def _cut(line: str) -> str:
-    room = WIDTH - LABEL
-    return line if len(line) <= room else line[: room - 4] + " ..."
-
-
-def _said(check: Check) -> str:
-    return "not defined" if check.verdict == UNDEFINED else check.verdict
-
-
-def _tint(check: Check) -> str:
-    if check.verdict in (PASS, UNDEFINED):
-        return "dim"
-    return "yellow" if check.verdict in (KINK, INCONCLUSIVE, VACUOUS) else "red"
-
-
-def _measured(check: Check) -> str:
-    if check.verdict == UNDEFINED:
-        return check.detail
-    if check.verdict in (PASS, WRONG) and math.isfinite(check.error) and check.allowed:
-        return f"relative error {_small(check.error)}, allowed {_small(check.allowed)}"
-    return check.detail
-
-
-def _small(number: float) -> str:
-    shown = short(number) if number else "0"
-    return f"{number:.1e}" if "e-" in shown else shown
-
-
-def _tally(checks: Sequence[Check]) -> str:
-    counts: dict[str, int] = {}
-    for c in checks:
-        counts[c.verdict] = counts.get(c.verdict, 0) + 1
-    return ", ".join(f"{n} {_said(Check('', v))}" for v, n in counts.items())
 
 
 # --- what would pass, and how to see it again ------------------------------------------------
 
 
-def _allowed(report: GradientReport) -> list[Row]:
+def _allowed(page: Page, report: GradientReport) -> list[Row]:
     if report.ok:
         return []
+    main = _main(report)
     advice = report.advice or ADVICE.get(report.verdict, "")
-    made = _wrapped("advice", advice, "") if advice else []
+    if main is not None and report.verdict == NONDETERMINISTIC and "re-entrant" in main.detail:
+        advice = REENTRANT
+    made = page.wrapped("advice", advice, "") if advice else []
     if report.verdict != WRONG:
         return made
     of_tolerance = ("reverse", "forward", "jacobian")
@@ -301,16 +237,33 @@ def _allowed(report: GradientReport) -> list[Row]:
     needed = max((c.error for c in wrong if c.name.startswith(of_tolerance)), default=0.0)
     if needed:
         number = round_up(constant("suggestion_margin") * needed)
-        made.append(("would pass", f"tolerance={number}, relative to the largest entry", ""))
+        text = f"tolerance={number}, relative to the largest entry"
+        made += page.wrapped("would pass", text, "")
     return made
 
 
-def _reproduced(report: GradientReport) -> list[Row]:
+def _reproduced(page: Page, report: GradientReport) -> list[Row]:
     if report.ok:
         return []
     seed = f", seed={report.seed}" if report.seed else ""
     line = report.reproduce or f"checks.check_gradients({report.name}, *args{seed})"
-    return _wrapped("again", line, "cyan", 2)
+    if line.startswith("checks.") or len(line) <= page.room:
+        return page.wrapped("again", line, "cyan", AGAIN)
+    lines = _continued(line, page.room - 2)
+    if len(lines) > page.more(AGAIN):
+        return page.wrapped("again", line, "cyan", AGAIN)
+    return [(" " if n else "again", one, "cyan") for n, one in enumerate(lines)]
+
+
+def _continued(command: str, room: int) -> list[str]:
+    """A shell's command in lines that it reads as one, never broken inside quotes."""
+    lines: list[str] = []
+    for word in re.findall(r"(?:'[^']*'|\"[^\"]*\"|\S)+", command):
+        if lines and len(lines[-1]) + 1 + len(word) <= room:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return [*(f"{line} \\" for line in lines[:-1]), lines[-1]]
 
 
 def again(target: Target, settings: Mapping[str, Any] | None = None) -> str:
@@ -331,12 +284,13 @@ def again(target: Target, settings: Mapping[str, Any] | None = None) -> str:
     return f"checks.check_gradients({', '.join(parts)})"
 
 
-def _calls(report: GradientReport) -> str:
+def _calls(page: Page, report: GradientReport) -> list[Row]:
     again = f", {report.diagnosis_calls} more to find the cause" if report.diagnosis_calls else ""
-    return (
+    text = (
         f"{_count(report.evaluations, 'call')} of the function{again}, "
         f"{report.derivative_calls} of its derivatives, {_time(report.seconds)}"
     )
+    return page.wrapped("calls", text, "dim")
 
 
 def _count(number: int, noun: str) -> str:
@@ -347,29 +301,29 @@ def _time(seconds: float) -> str:
     return f"{1e3 * seconds:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
 
 
-def _passed(report: GradientReport) -> list[Row]:
+def _passed(page: Page, report: GradientReport) -> list[Row]:
     """Checks made, the smallest error they would have caught, calls."""
     done = [c for c in report.checks if c.verdict != UNDEFINED]
     missing = dict.fromkeys(c.name for c in report.checks if c.verdict == UNDEFINED)
-    names = _grouped([c.name for c in done])
+    names = grouped([c.name for c in done])
     names += f" (not defined: {', '.join(missing)})" if missing else ""
-    made = [*_wrapped("checks", names, "", 2), *_unchecked(report)]
+    made = [*page.wrapped("checks", names, "", 2), *_unchecked(page, report)]
     if math.isfinite(report.detectable):
-        number = round_up(report.detectable)
-        made.append(("catches", f"an error of {number} of the largest entry, and larger ones", ""))
-    made += [row for note in report.notes[:1] for row in _wrapped("note", note, "", 1)]
-    return [*made, ("calls", _calls(report), "dim")]
+        text = f"an error of {round_up(report.detectable)} of the largest entry, and larger ones"
+        made += page.wrapped("catches", text, "")
+    made += [row for note in report.notes[:1] for row in page.wrapped("note", note, "", 1)]
+    return [*made, *_calls(page, report)]
 
 
-def _unchecked(report: GradientReport) -> list[Row]:
+def _unchecked(page: Page, report: GradientReport) -> list[Row]:
     """The orders asked for of which nothing could be checked, and why."""
     made: list[Row] = []
     for order in ("second", "third"):
         own = [c for c in report.checks if c.name.startswith(order)]
         if own and all(c.verdict == UNDEFINED for c in own):
             text = f"the {order} order, though asked for: {own[0].detail}"
-            made += _wrapped("not checked", text, "yellow", 2)
+            made += page.wrapped("not checked", text, "yellow", 2)
     return made
 
 
-__all__ = ["ALLOWED", "aligned", "rich_text", "rows", "show", "text"]
+__all__ = ["ALLOWED", "LINES", "WIDTH", "aligned", "rich_text", "rows", "show", "text"]

@@ -5,9 +5,10 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
-from checks.gradients.diagnosis.factors import named
+from checks.gradients.diagnosis.factors import Factor, named, rounded
 from checks.gradients.diagnosis.pattern import Region, place, regions
 from checks.gradients.diagnosis.trial import Measured, Trial
 from checks.gradients.evidence import Probe
@@ -17,6 +18,7 @@ from checks.tolerances import constant
 Array = np.ndarray[Any, Any]
 SHIFTS = 64
 REGIONS = 24
+LEAST = 8  # entries of which one may be on a tie
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -49,7 +51,22 @@ def partial_fault(trial: Trial, point: int, measured: Measured) -> Fault | None:
     found = _in_a_region(trial, point, measured)
     if found is None and measured.complete:
         found = _first(trial, point, _permuted(trial.gradient[point], measured))
-    return found or _rounded(trial, point) or _reduced(trial, point) or _term(trial, point)
+    found = found or _rounded(trial, point) or _halved(trial, point, measured)
+    return found or _reduced(trial, point) or _term(trial, point)
+
+
+def _halved(trial: Trial, point: int, measured: Measured) -> Fault | None:
+    """A claim of 16-bit numbers of a function in float64: the true entries rounded."""
+    claim, true = trial.gradient[point], measured.true
+    whole = measured.complete and np.count_nonzero(claim) > LEAST
+    if not whole or trial.is_narrow or trial.narrow_claim or claim.dtype.kind == "c":
+        return None
+    for name in ("bfloat16", "float16"):
+        dtype = np.dtype(getattr(ml_dtypes, name, name))
+        off = true.astype(dtype).astype(float) != claim  # a tie may round either way
+        if np.count_nonzero(off) <= claim.size // LEAST:
+            return Fault(name, f"is rounded to {name}")
+    return None
 
 
 def _rounded(trial: Trial, point: int) -> Fault | None:
@@ -103,16 +120,38 @@ def scaled(trial: Trial, point: int, region: Region) -> Fault | None:
     c = inside / needed
     error = abs(c) * _blur(trial, probe) / abs(needed)
     factor = named(trial.target, c, error)
-    few = not factor.is_simple and np.count_nonzero(claim[region.mask]) < 3
-    if few or abs(c - 1) <= constant("factor_sharp"):  # a rounding, not a factor
+    factor = dataclasses.replace(factor, error=abs(c) * probe.error / abs(needed))
+    few = not factor.is_told and np.count_nonzero(claim[region.mask]) < 3
+    if few or abs(c - 1) <= 4 * error:  # a rounding, not a factor
         return None
-    exact = round(c) if abs(c - round(c)) <= error and round(c) else c
-    new = np.where(region.mask, claim / exact, claim)
-    if not trial.holds(point, new):
-        return None
-    if factor.name == "-1":
-        return Fault("sign", f"has the wrong sign{where}", new, region)
-    return Fault("factor", f"{factor.phrase}{where}", new, region)
+    tried = [factor]
+    if not factor.is_simple:  # a noisy function hides more digits than its error says
+        tried = [Factor(rounded(c, abs(c) * probe.explains / abs(needed))), factor]
+    for told in tried:
+        exact = round(c) if abs(c - round(c)) <= error and round(c) else c
+        exact = exact if told.is_simple else told.number
+        new = np.where(region.mask, claim / exact, claim)
+        if trial.holds(point, new) or _within(trial, point, region, (exact, error)):
+            name = "sign" if told.name == "-1" else "factor"
+            text = "has the wrong sign" if name == "sign" else told.phrase
+            return Fault(name, f"{text}{where}", new, region)
+    return None
+
+
+def _within(trial: Trial, point: int, region: Region, factor: tuple[float, float]) -> bool:
+    """Whether a factor known to an error explains two further directions of a noisy function."""
+    claim, (c, error) = trial.gradient[point], factor
+    if trial.is_narrow or error <= constant("factor_sharp") * abs(c):
+        return False
+    new = trial.repaired(point, np.where(region.mask, claim / c, claim))
+    for number in (1, 2):
+        probe = trial.fresh(point, number)
+        inside = pair([np.where(region.mask, claim, 0)], [probe.direction[point]])
+        slack = probe.allowed + error * abs(inside) / c**2
+        off = abs(pair(new, probe.direction) - probe.difference)
+        if not off <= slack <= abs(probe.residual) / 4:
+            return False
+    return True
 
 
 def _blur(trial: Trial, probe: Probe) -> float:
@@ -265,7 +304,7 @@ def _maps(claim: Array) -> Iterator[tuple[str, str, Back]]:
     for axis, n in enumerate(claim.shape):
         if n < 2:
             continue
-        of = f" over axis {axis}" if claim.ndim > 1 else ""
+        of = f" over axis {axis}" if claim.ndim > 1 else " over all its entries"
         rows = np.moveaxis(claim, axis, 0)
         spread = float(np.max(np.abs(rows - rows[:1]), initial=0.0))
         if spread <= constant("factor_sharp") * float(np.max(np.abs(claim), initial=0.0)):

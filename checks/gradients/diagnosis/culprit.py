@@ -77,17 +77,20 @@ def _in_program(
     within: str = "",
 ) -> Culprit | None:
     env: dict[Var, Any] = dict(zip(program.inputs, values, strict=True))
+    live = set(program.inputs)
     for number, eq in enumerate(program.equations[:EQUATIONS], 1):
         if spent():
             return None
         reads = [env[a] if isinstance(a, Var) else a.value for a in eq.inputs]
-        found = _wrong_equation(eq, reads, target, modes)
+        moving = [i for i, a in enumerate(eq.inputs) if isinstance(a, Var) and a in live]
+        found = _wrong_equation(eq, reads, moving, target, modes)
+        live.update(eq.outputs if moving else ())
         if found is not None:
             inner = _in_body(eq, reads, target, modes, spent)
             if inner is not None:
                 return inner
             text = f"equation {number}{within}, {_title(eq)}"
-            return Culprit(titled(text, eq.source), found)
+            return Culprit(ruled(text, _rule(eq), eq.source), found)
         result = bind(eq.op, *reads, **eq.params)
         env.update(zip(eq.outputs, result if eq.op.multiple else (result,), strict=True))
     return None
@@ -97,6 +100,12 @@ def _title(eq: Equation) -> str:
     """The op, with the function's name where it carries one: `CUSTOM_VJP of g`."""
     body = eq.params.get("body")
     return f"{eq.op.kind} of {body.name}" if isinstance(body, Program) else eq.op.kind
+
+
+def _rule(eq: Equation) -> str | None:
+    """The first line of the hand-written rule of a custom equation."""
+    program = getattr(eq.params.get("bwd", eq.params.get("jvp")), "program", None)
+    return next((e.source for e in program.equations if e.source), None) if program else None
 
 
 def _in_body(
@@ -115,10 +124,14 @@ def _in_body(
 
 
 def _wrong_equation(
-    eq: Equation, reads: Sequence[Any], target: Target, modes: Sequence[str]
+    eq: Equation,
+    reads: Sequence[Any],
+    live: Sequence[int],
+    target: Target,
+    modes: Sequence[str],
 ) -> Failed | None:
-    """The failed checks of one equation at its arguments."""
-    moving = [i for i, r in enumerate(reads) if is_inexact(np.asarray(r).dtype)]
+    """The failed checks of one equation at its arguments, of which the `live` ones may move."""
+    moving = [i for i in live if is_inexact(np.asarray(reads[i]).dtype)]
     smooth = [i for i, v in enumerate(eq.outputs) if is_inexact(v.spec.dtype)]
     if not moving or not smooth:
         return None
@@ -142,13 +155,22 @@ def failed_checks(
     args: Sequence[Any],
     target: Target,
     modes: Sequence[str],
+    names: tuple[str, ...] = (),
 ) -> Failed | None:
-    """The checks of a part of a function that find it wrong; None where it is right."""
+    """The checks of a part of a function that find it wrong; None where it is right.
+
+    Arguments:
+        name, framework, function, args: the part.
+        target, modes: the whole, and the modes that failed.
+        names: of the arguments; where there are none they are called operands.
+    """
     from checks.gradients.first import first_order
 
     if not any(np.asarray(framework.numpy(a)).size for a in args):
         return None
-    names = ("its operand",) if len(args) == 1 else tuple(f"operand {i}" for i in range(len(args)))
+    if not names:
+        count = range(len(args))
+        names = ("its operand",) if len(args) == 1 else tuple(f"operand {i}" for i in count)
     part = Target(name, framework, function, tuple(args), seed=target.seed, names=names)
     if not part.smooth or not all(np.all(np.isfinite(y)) for y in part.centre):
         return None
@@ -176,6 +198,14 @@ def with_culprit(cause: Cause | None, found: Culprit, own: Cause | None) -> Caus
     if cause is not None:
         return dataclasses.replace(cause, where=found.where)
     return Cause("rule", f"the derivative of {kind} is wrong", found.where)
+
+
+def ruled(name: str, rule: str | None, line: str | None) -> str:
+    """A part's name with the place of its hand-written rule, and the line that calls it."""
+    if rule is None:
+        return titled(name, line)
+    made = f"{name}, its rule at {rule}"
+    return made if line is None else f"{made}; called {quoted(line)}"
 
 
 def titled(name: str, line: str | None) -> str:

@@ -1,7 +1,9 @@
 """The first `autograd.Function` of a PyTorch function whose own derivative is wrong."""
 
 import contextlib
+import dataclasses
 import inspect
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -22,10 +24,10 @@ def in_graph(target: Target, modes: Sequence[str], spent: Callable[[], bool]) ->
     with _recorded(classes) as calls:
         target.tally.calls += 1
         target.flat(points)
-    for cls, args in list(calls):
+    for call in list(calls):
         if spent():
             return None
-        found = _checked(cls, args, target, modes)
+        found = _checked(call, target, modes)
         if found is not None:
             return found
     return None
@@ -48,12 +50,21 @@ def _functions(outputs: Sequence[Any]) -> list[Any]:
     return found
 
 
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """One application of a Function: its class, arguments, and which of them need a gradient."""
+
+    cls: Any
+    args: tuple[Any, ...]
+    moving: tuple[int, ...]
+
+
 @contextlib.contextmanager
-def _recorded(classes: Sequence[Any]) -> Iterator[list[tuple[Any, tuple[Any, ...]]]]:
+def _recorded(classes: Sequence[Any]) -> Iterator[list[Call]]:
     """Record the arguments that the forward of each class is called with."""
     import torch
 
-    calls: list[tuple[Any, tuple[Any, ...]]] = []
+    calls: list[Call] = []
     own = {}
 
     def recording(cls: Any, forward: Callable[..., Any]) -> Any:
@@ -61,12 +72,12 @@ def _recorded(classes: Sequence[Any]) -> Iterator[list[tuple[Any, tuple[Any, ...
 
         def wrapper(*args: Any) -> Any:
             given = args if separate else args[1:]
-            calls.append(
-                (
-                    cls,
-                    tuple(a.detach().clone() if isinstance(a, torch.Tensor) else a for a in given),
-                )
+            tensors = [isinstance(a, torch.Tensor) for a in given]
+            kept = tuple(
+                a.detach().clone() if t else a for a, t in zip(given, tensors, strict=True)
             )
+            moving = tuple(i for i, t in enumerate(tensors) if t and given[i].requires_grad)
+            calls.append(Call(cls, kept, moving))
             return forward(*args)
 
         return staticmethod(wrapper)
@@ -84,36 +95,48 @@ def _recorded(classes: Sequence[Any]) -> Iterator[list[tuple[Any, tuple[Any, ...
                 cls.forward = forward
 
 
-def _checked(cls: Any, args: Sequence[Any], target: Target, modes: Sequence[str]) -> Culprit | None:
-    """One application of a Function held against differences of itself."""
-    import torch
-
-    moving = [
-        i
-        for i, a in enumerate(args)
-        if isinstance(a, torch.Tensor) and (a.is_floating_point() or a.is_complex())
-    ]
-    if not moving:
+def _checked(call: Call, target: Target, modes: Sequence[str]) -> Culprit | None:
+    """One application of a Function held against differences of itself: only what a gradient was
+    asked of moves, for the others None is right.
+    """
+    if not call.moving:
         return None
+    cls = call.cls
 
     def apply(*given: Any) -> Any:
-        full = list(args)
-        for i, x in zip(moving, given, strict=True):
+        full = list(call.args)
+        for i, x in zip(call.moving, given, strict=True):
             full[i] = x
         return cls.apply(*full)
 
-    found = failed_checks(
-        cls.__name__, target.framework, apply, [args[i] for i in moving], target, modes
-    )
+    args, names = [call.args[i] for i in call.moving], _names(call)
+    found = failed_checks(cls.__name__, target.framework, apply, args, target, modes, names)
     if found is None:
         return None
-    return Culprit(titled(f"{cls.__name__}.backward", _line(cls.backward)), found)
+    rule = "jvp" if tuple(modes) == ("forward",) else "backward"
+    return Culprit(titled(f"{cls.__name__}.{rule}", _line(getattr(cls, rule))), found)
+
+
+def _names(call: Call) -> tuple[str, ...]:
+    """What the forward calls the arguments that move; nothing where it gives them no names."""
+    import torch
+
+    cls = call.cls
+    try:
+        names = list(inspect.signature(cls.forward).parameters)
+    except (TypeError, ValueError):
+        return ()
+    if cls.setup_context is torch.autograd.Function.setup_context:
+        names = names[1:]
+    return tuple(names[i] for i in call.moving) if len(names) >= len(call.args) else ()
 
 
 def _line(function: Any) -> str | None:
     """`file:line in function` of a definition."""
     try:
-        path, line = inspect.getsourcefile(function), inspect.getsourcelines(function)[1]
+        path, (lines, line) = inspect.getsourcefile(function), inspect.getsourcelines(function)
     except (OSError, TypeError):
         return None
+    decorators = itertools.takewhile(lambda text: not text.lstrip().startswith("def "), lines)
+    line += len(list(decorators)) % len(lines)
     return None if path is None else described(path, line, function.__name__)

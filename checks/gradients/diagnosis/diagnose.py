@@ -10,15 +10,20 @@ import numpy as np
 
 from checks.gradients.diagnosis import structure as structure
 from checks.gradients.diagnosis.causes import Fault, partial_fault, whole_fault, wrong_regions
+from checks.gradients.diagnosis.cotangent import use_of
 from checks.gradients.diagnosis.culprit import Culprit, culprit, described, with_culprit
+from checks.gradients.diagnosis.entrywise import by_entry
 from checks.gradients.diagnosis.few import few_entries, peeled, single_fault
 from checks.gradients.diagnosis.forward import diagnose_forward
-from checks.gradients.diagnosis.pattern import Region, place, ties, where, words
+from checks.gradients.diagnosis.kinks import at_kinks
+from checks.gradients.diagnosis.notfinite import not_finite
+from checks.gradients.diagnosis.pattern import Region, place, where, words
 from checks.gradients.diagnosis.trial import MEASURED, SAMPLED, Measured, Trial
 from checks.gradients.diagnosis.worst import of_one_result
 from checks.gradients.evidence import Evidence, Probe
-from checks.gradients.modes import Modes, first_line
+from checks.gradients.modes import Modes, first_line, modes_of
 from checks.gradients.narrow import twin_of
+from checks.gradients.options import MODES
 from checks.gradients.report import KINK, WRONG, Cause, Check, Worst
 from checks.gradients.target import Target, size_of, unit_of, wide
 from checks.tolerances import constant
@@ -74,7 +79,8 @@ def _diagnose(
     evidence = _at_float64(evidence)
     if not wrong:
         return None, "", of_one_result(evidence, own_modes, worst)
-    found = _culprit(target, evidence, notes) if first else None
+    finite = all(np.all(np.isfinite(g)) for g in evidence.gradient or ())
+    found = _culprit(target, evidence, notes) if first and finite else None
     cause, pattern, worst = _of_evidence(evidence, own_modes, worst, notes, found is not None)
     if evidence.gradient is not None:
         worst = of_one_result(evidence, own_modes, worst)
@@ -84,7 +90,7 @@ def _diagnose(
         return cause, pattern, worst
     part = found.found
     chosen = _at_float64(_chosen(part[0], part[1]))
-    own, _, _ = _of_evidence(chosen, Modes(None, None), part[0][0].worst, notes)
+    own, _, _ = _of_evidence(chosen, modes_of(part[2], MODES), part[0][0].worst, notes)
     return with_culprit(cause, found, own), pattern, worst
 
 
@@ -137,7 +143,7 @@ def _hand_written(target: Target, cause: Cause | None, evidence: Evidence) -> Ca
     forward = (manual.jvp, manual.jac)
     chosen = reverse if evidence.gradient is not None else forward
     code = next((getattr(f, "__code__", None) for f in chosen if f is not None), None)
-    if cause is None or code is None:
+    if cause is None or code is None or cause.where:
         return cause
     where = described(code.co_filename, code.co_firstlineno, code.co_name)
     return dataclasses.replace(cause, where=where)
@@ -199,14 +205,19 @@ def diagnose_gradient(
     """The cause, pattern and worst entry of a wrong gradient."""
     bad = _not_finite(trial)
     if bad is not None:
-        return None, bad, worst
-    few = few_entries(trial, worst)
+        return _not_a_number(trial, modes, notes), bad, worst
+    use = use_of(trial, modes)
+    few = None if use.sure is not None else few_entries(trial, worst)
     if few is not None:
-        return _of_few(trial, modes, few, worst, noun)
+        cause, pattern, worst = _of_few(trial, modes, few, worst, noun)
+        return cause or use.left, pattern, worst
     points = range(len(trial.target.points))
     suspected = [k for k in itertools.islice(points, ARGUMENTS) if trial.is_wrong(k)]
     if not suspected:
         return _at_kinks(trial, worst, noun)
+    if use.sure is not None:
+        found = [_measured(trial, k) for k in suspected]
+        return use.sure, _pattern(found), worst or next((s.worst for s in found if s.worst), None)
     swapped = structure.swapped(trial, suspected)
     if swapped is not None:
         found = [_measured(trial, k) for k in suspected]
@@ -215,7 +226,7 @@ def diagnose_gradient(
     if trial.spent:
         notes.append("the diagnosis ran out of time: a cause may have been missed")
     return (
-        _cause(trial, found, noun),
+        _cause(trial, found, noun) or use.left,
         _pattern(found),
         worst or next((s.worst for s in found if s.worst), None),
     )
@@ -233,7 +244,7 @@ def _measured(trial: Trial, point: int) -> Suspect:
 
 def _suspect(trial: Trial, modes: Modes | None, point: int) -> Suspect:
     """The fault of one point's gradient."""
-    fault = whole_fault(trial, point)
+    fault = whole_fault(trial, point) or by_entry(trial, point)
     measured = trial.measure(point, SAMPLED if fault is None else SAMPLED // 4)
     if fault is None and not measured.complete and not np.any(measured.bad):
         several = peeled(trial, point)
@@ -295,6 +306,15 @@ def _worst(trial: Trial, point: int, measured: Measured) -> Worst | None:
     )
 
 
+def _not_a_number(trial: Trial, modes: Modes | None, notes: list[str]) -> Cause | None:
+    """Where the NaN begins; a backward that cannot be followed leaves a note."""
+    try:
+        return not_finite(trial, modes)
+    except Exception as error:  # whatever a part of the function raises: the entries are known
+        notes.append(f"the search for where it begins stopped: {first_line(error)}")
+        return None
+
+
 def _not_finite(trial: Trial) -> str | None:
     """Which entries of the claim are NaN or infinite; None where all are finite."""
     texts = []
@@ -332,25 +352,11 @@ def _of_few(
 
 def _at_kinks(trial: Trial, worst: Worst | None, noun: str) -> Diagnosis:
     """No point is wrong once ties and zeros are held still: only there it is wrong."""
-    for k, mask in trial.held.items():
-        path, x = trial.target.point_paths[k], trial.target.points[k]
-        if worst is None or worst.argument != path or k in trial.bent:
-            continue
-        if worst.left is None and worst.right is None:
-            continue
-        tied = ties(x)
-        name = "ties" if tied[worst.index] else "kink"
-        text = (
-            "is off at ties only" if name == "ties" else f"is off where {path} = 0 only, at a kink"
-        )
-        region = Region("ties" if name == "ties" else "x = 0", mask)
-        suspect = Suspect(k, Fault(name, text, None, region), "")
-        count = int(np.count_nonzero(tied if name == "ties" else x == 0))
-        lie = "those that equal another" if name == "ties" else f"where {path} = 0"
-        pattern = words(count, x.size, lie, path)
-        pattern = pattern if count == 1 else f"at most {pattern}"
-        return _cause(trial, [suspect], noun), pattern, worst
-    return None, "", worst
+    found = at_kinks(trial, worst)
+    if found is None:
+        return None, "", worst
+    point, fault, pattern = found
+    return _cause(trial, [Suspect(point, fault, "")], noun), pattern, worst
 
 
 def _cause(trial: Trial, found: Sequence[Suspect], noun: str) -> Cause | None:

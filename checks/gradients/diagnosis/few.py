@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 
 from checks.gradients.diagnosis.causes import Fault, scaled
-from checks.gradients.diagnosis.factors import named
+from checks.gradients.diagnosis.factors import Factor, named, of_entry
 from checks.gradients.diagnosis.pattern import Region, place, regions, words
 from checks.gradients.diagnosis.trial import Measured, Trial
 from checks.gradients.evidence import Evidence, Probe
 from checks.gradients.locate import search
 from checks.gradients.report import Worst
 from checks.gradients.target import pair
+from checks.tolerances import constant
 
 Array = np.ndarray[Any, Any]
 FEW = 6
@@ -135,8 +136,6 @@ def _next(evidence: Evidence, probe: Probe, point: int) -> tuple[int, ...] | Non
 
 def _common(trial: Trial, found: list[Found], lie: str) -> Fault | None:
     """The factor that several entries share."""
-    from checks.tolerances import constant
-
     ratios = np.array([r for _, r in found])
     blur = constant("factor_sharp")
     if not np.all(np.abs(ratios - ratios[0]) <= blur * max(abs(float(ratios[0])), 1.0)):
@@ -186,6 +185,8 @@ def single_fault(trial: Trial, point: int, index: tuple[int, ...], worst: Worst)
     region.mask[index] = True
     if worst.derivative == 0:
         return Fault("zero", f"is zero at {at}", None, region)
+    if abs(worst.difference) <= worst.error <= constant("factor_blur") * abs(worst.derivative):
+        return Fault("not zero", f"should be zero at {at}", None, region)
     ratio = worst.ratio
     if isinstance(ratio, complex):
         if abs(worst.derivative - np.conj(worst.difference)) <= 4 * worst.error:
@@ -195,9 +196,14 @@ def single_fault(trial: Trial, point: int, index: tuple[int, ...], worst: Worst)
         ratio = ratio.real
     if not np.isfinite(ratio):
         return None
-    factor = named(trial.target, float(ratio), 4 * worst.error / abs(worst.difference) * abs(ratio))
+    error = 4 * worst.error / abs(worst.difference) * abs(ratio)
+    factor = named(trial.target, float(ratio), error)
     if factor.name == "-1":
         return Fault("sign", f"has the wrong sign at {at}", None, region)
-    if factor.is_simple:
+    x = trial.target.points[point][index]
+    if not factor.is_simple and np.isrealobj(x) and np.isfinite(x):
+        text = of_entry(float(ratio), error, at, float(x))
+        factor = Factor(factor.value, text) if text else factor
+    if factor.is_told:
         return Fault("factor", f"{factor.phrase} at {at}", None, region)
     return None

@@ -1,15 +1,17 @@
-"""Faults that the gradient alone does not show: swapped arguments, sums that are missing, uses of
-an argument that were lost, a cotangent read in the wrong order, float32.
+"""Faults that the gradient alone does not show: swapped arguments, sums that are missing or over
+another axis, uses of an argument that were lost, float32.
 """
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from checks.gradients.diagnosis.causes import Fault
+from checks.gradients.diagnosis.cotangent import misused, typed
+from checks.gradients.diagnosis.entrywise import elsewhere
 from checks.gradients.diagnosis.trial import Trial
 from checks.gradients.evidence import Evidence, moved_points
 from checks.gradients.ladder import Estimate, Line, climb
@@ -19,8 +21,7 @@ from checks.tolerances import constant
 
 Array = np.ndarray[Any, Any]
 SLICES = 256
-ORDERS = 12
-LARGEST_TRANSPOSED = 64
+RESULTS = 16
 
 
 def swapped(trial: Trial, wrong: Sequence[int]) -> str | None:
@@ -57,8 +58,7 @@ def structural(trial: Trial, modes: Modes | None, point: int) -> Fault | None:
         return None
     found = _narrow(trial, point) if trial.narrow_claim else None
     found = found or _missing_sum(trial, point) or _expanded(trial, point)
-    if found is None and modes is not None and modes.reverse is not None:
-        found = _cotangent(trial, modes, point) or _jacobian(trial, modes, point)
+    found = found or misused(trial, modes, point) or elsewhere(trial, point)
     if found is None:
         from checks.gradients.diagnosis.uses import lost_use
 
@@ -85,12 +85,17 @@ def _missing_sum(trial: Trial, point: int) -> Fault | None:
         elif chosen is None or not fits[chosen]:
             return None
     assert chosen is not None
-    return Fault("missing sum", f"is that of {slices[chosen][0]}")
+    text = slices[chosen][0]
+    return Fault("cotangent" if text.startswith("lacks") else "missing sum", text)
 
 
 def _slices(evidence: Evidence) -> Iterator[tuple[str, list[Array]]]:
-    """Cotangents kept at one index of an axis of a result, others as they are."""
+    """Cotangents without those of one result; kept at one index of an axis, others as they are."""
     target, us = evidence.target, list(map(wide, evidence.cotangents))
+    for r in range(len(us)) if 1 < len(us) <= RESULTS else ():
+        rest = [np.zeros_like(u) if k == r else u for k, u in enumerate(us)]
+        text = f"lacks what comes from result {target.smooth[r]}: its cotangent is not used"
+        yield text, rest
     made = 0
     for r, u in enumerate(us):
         name = "the result" if len(us) == 1 else f"result {target.smooth[r]}"
@@ -102,9 +107,8 @@ def _slices(evidence: Evidence) -> Iterator[tuple[str, list[Array]]]:
                 kept = np.zeros_like(u)
                 at = (slice(None),) * axis + (i,)
                 kept[at] = u[at]
-                text = (
-                    f"index {i} of axis {axis} of {name} alone: the sum over that axis is missing"
-                )
+                text = f"is that of index {i} of axis {axis} of {name} alone: "
+                text += "the sum over that axis is missing"
                 yield text, [kept if k == r else v for k, v in enumerate(us)]
 
 
@@ -160,11 +164,38 @@ def _expanded(trial: Trial, point: int) -> Fault | None:
             )
             if not _takes(target, point, np.broadcast_to(x, shape)):
                 continue
-            for i in (0, n - 1):
-                if _copy_fits(trial, point, shape, axis, i):
-                    which = "first" if i == 0 else "last"
-                    what = f"is that of the {which} of {n} copies alone ({text}): "
-                    return Fault("missing sum", what + "the sum over a broadcast axis is missing")
+            found = _of_copies(trial, point, shape, axis, text)
+            if found is not None:
+                return found
+    return None
+
+
+def _of_copies(
+    trial: Trial, point: int, shape: tuple[int, ...], axis: int, text: str
+) -> Fault | None:
+    """One copy's gradient, or copies summed over another axis than that of the copies."""
+    n, x = shape[axis], trial.target.points[point]
+    for i, which in ((0, "first"), (n - 1, "last")):
+        at = (slice(None),) * axis + (slice(i, i + 1) if len(shape) == x.ndim else i,)
+
+        def one(v: Array, at: Any = at) -> Array:
+            made = np.zeros(shape, v.dtype)
+            made[at] = v
+            return made
+
+        if _copies_fit(trial, point, shape, one):
+            what = f"is that of the {which} of {n} copies alone ({text}): "
+            return Fault("missing sum", what + "the sum over a broadcast axis is missing")
+    for other, m in enumerate(shape):
+        if other == axis or m != n:
+            continue
+
+        def turned(v: Array, other: int = other) -> Array:
+            return np.swapaxes(np.broadcast_to(v, shape), axis, other)
+
+        if _copies_fit(trial, point, shape, turned):
+            what = f"is summed over axis {other} where it should be over axis {axis}, along which "
+            return Fault("wrong axis", f"{what}it is repeated {n} times")
     return None
 
 
@@ -181,101 +212,27 @@ def _takes(target: Target, point: int, value: Array) -> bool:
     )
 
 
-def _copy_fits(trial: Trial, point: int, shape: tuple[int, ...], axis: int, i: int) -> bool:
-    target, evidence = trial.target, trial.evidence
-    x = target.points[point]
-    full = np.array(np.broadcast_to(x, shape))
-    at = (slice(None),) * axis + (slice(i, i + 1) if len(shape) == x.ndim else i,)
+def _copies_fit(
+    trial: Trial, point: int, shape: tuple[int, ...], move: Callable[[Array], Array]
+) -> bool:
+    """Whether the claim is what copies of an argument give that move each in its own way."""
+    target = trial.target
+    full = wide(np.broadcast_to(target.points[point], shape))
     for number in (0, 1):
         base = trial.fresh(point, number)
-        v = base.direction[point]
+        v = move(base.direction[point])
 
         def outputs(h: float, v: Array = v) -> list[Array]:
-            moved = full.copy()
-            moved[at] = np.asarray(wide(x) + h * v, x.dtype)
+            moved = np.asarray(full + h * v, target.points[point].dtype)
             points = [moved if k == point else p for k, p in enumerate(target.points)]
             return [wide(y) for y in target.outputs(points)]
 
-        line = dataclasses.replace(evidence.line(base.direction), at=outputs)
-        found = climb(line)
+        found = climb(dataclasses.replace(trial.evidence.line(base.direction), at=outputs))
         off = abs(float(found.value[0]) - base.claimed)
-        limit = max(float(found.allowed[0]), evidence.tolerance * abs(base.claimed))
+        limit = max(float(found.allowed[0]), trial.evidence.tolerance * abs(base.claimed))
         if not off <= limit <= abs(base.residual) / 4:
             return False
     return True
-
-
-# --- the cotangent read in another order ---------------------------------------------------
-
-
-def _cotangent(trial: Trial, modes: Modes, point: int) -> Fault | None:
-    """The claim is right for a cotangent in another order: reversed, shifted, transposed."""
-    assert modes.reverse is not None
-    us = list(trial.evidence.cotangents)
-    if any(u.dtype.kind == "c" for u in us):
-        turned = wide(np.conj(modes.reverse(_typed(trial, list(map(np.conj, us))))[point]))
-        if trial.holds(point, turned):
-            text = "is made with the complex conjugate of the true derivative"
-            return Fault("conjugated", text, turned)
-    tried = 0
-    for r, u in enumerate(us):
-        name = (
-            "the cotangent" if len(us) == 1 else f"the cotangent of result {trial.target.smooth[r]}"
-        )
-        for kind, text, new in _orders(u):
-            tried += 1
-            if tried > ORDERS or trial.spent:
-                return None
-            cts = [
-                np.asarray(new if k == r else c, y.dtype)
-                for k, (c, y) in enumerate(zip(us, trial.target.centre, strict=True))
-            ]
-            gradient = modes.reverse(cts)[point]
-            if np.all(np.isfinite(gradient)) and trial.holds(point, wide(gradient)):
-                return Fault(kind, f"reads {name} {text}", wide(gradient))
-    return None
-
-
-def _typed(trial: Trial, us: Sequence[Array]) -> list[Array]:
-    """Cotangents in the results' dtypes."""
-    return [np.asarray(u, y.dtype) for u, y in zip(us, trial.target.centre, strict=True)]
-
-
-def _orders(u: Array) -> Iterator[tuple[str, str, Array]]:
-    if u.dtype.kind == "c":
-        yield "conjugated", "conjugated", np.conj(u)
-    if u.ndim >= 2 and u.shape[-1] == u.shape[-2]:
-        yield "transposed", "transposed", np.swapaxes(u, -1, -2)
-    elif u.ndim == 2:
-        yield "transposed", "transposed", u.T.reshape(u.shape)
-    for axis, n in enumerate(u.shape):
-        if n > 1:
-            of = f" along axis {axis}" if u.ndim > 1 else ""
-            yield "reversed", f"reversed{of}", np.flip(u, axis)
-            yield "shifted", f"shifted by 1{of}", np.roll(u, 1, axis)
-            yield "shifted", f"shifted by -1{of}", np.roll(u, -1, axis)
-
-
-def _jacobian(trial: Trial, modes: Modes, point: int) -> Fault | None:
-    """The claim is `J u` where it should be `J^T u`: `J` may be square and given transposed."""
-    assert modes.reverse is not None
-    us, x, centre = trial.evidence.cotangents, trial.target.points[point], trial.target.centre
-    if len(us) != 1 or us[0].size != x.size or not 1 < x.size <= LARGEST_TRANSPOSED:
-        return None
-    if "c" in (x.dtype.kind, us[0].dtype.kind):
-        return None
-    u = np.ravel(us[0])
-    basis = np.eye(x.size, dtype=centre[0].dtype).reshape(x.size, *centre[0].shape)
-    rows = np.stack([np.ravel(modes.reverse([b])[point]) for b in basis])
-    claim, blur = np.ravel(trial.gradient[point]), constant("factor_sharp")
-    if not np.allclose(u @ rows, claim, rtol=blur, atol=blur * float(np.max(np.abs(claim)))):
-        return None  # not even linear
-    if np.allclose(rows, rows.T, rtol=blur, atol=blur * float(np.max(np.abs(rows)))):
-        return None  # nothing to transpose
-    new = rows @ u
-    if not np.all(np.isfinite(new)) or not trial.holds(point, new.reshape(x.shape)):
-        return None
-    return Fault("transposed", "is made with the transposed Jacobian", new.reshape(x.shape))
 
 
 # --- float32 -------------------------------------------------------------------------------
@@ -287,7 +244,7 @@ def _narrow(trial: Trial, point: int) -> Fault | None:
     if made.reverse is None:
         return None
     try:
-        gradient = wide(made.reverse(_typed(trial, trial.evidence.cotangents))[point])
+        gradient = wide(made.reverse(typed(trial, trial.evidence.cotangents))[point])
     except ModeError:  # a hand-written derivative that knows float32 alone
         return None
     if not np.all(np.isfinite(gradient)) or not trial.holds(point, gradient):

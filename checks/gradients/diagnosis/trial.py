@@ -181,11 +181,23 @@ class Trial:
             return False
         return not bends(found)
 
-    def along(self, point: int, v: Array) -> Probe:
-        """A careful probe along a given direction of one point."""
+    def alone(self, point: int, v: Array) -> Direction:
+        """A direction that moves one point alone."""
         direction = self._still()
         direction[point] = v
-        return self.evidence.careful(direction)[0]
+        return direction
+
+    def along(self, point: int, v: Array) -> Probe:
+        """A careful probe along a given direction of one point."""
+        return self.evidence.careful(self.alone(point, v))[0]
+
+    def is_as(self, probe: Probe, base: Probe) -> bool:
+        """Whether the claim along a base's direction, where it is wrong, is what another probe
+        measured, and sharply so.
+        """
+        off = abs(base.claimed - probe.difference)
+        limit = max(probe.explains, self.evidence.tolerance * abs(base.claimed))
+        return bool(off <= limit <= abs(base.residual) / 4)
 
     # --- entries --------------------------------------------------------------------------
 

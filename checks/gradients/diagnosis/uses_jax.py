@@ -4,52 +4,69 @@ The function's jaxpr is flattened first (jit, custom rules and checkpoints are r
 evaluate), so that the parts are JAX's own derivatives, not those of a custom rule.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from checks.gradients.diagnosis.culprit_jax import evaluate, inner_of, source_line
-from checks.gradients.diagnosis.trial import Trial
-from checks.gradients.target import wide
+from checks.gradients.diagnosis.culprit_jax import LOOPS, evaluate, inner_of, source_line
+from checks.gradients.diagnosis.uses import USES, Use
+from checks.gradients.target import Target, pair
 
 Array = np.ndarray[Any, Any]
-USES = 16
-LOOPS = ("cond", "scan", "while")
-Parts = list[tuple[str, Array]]
 
 
-def contributions(trial: Trial, point: int) -> Iterator[tuple[str, Parts]]:
-    """Per value read more than once: the parts of the gradient of a point through each use."""
+def uses(
+    target: Target, cotangents: Sequence[Array], directions: Sequence[Sequence[Array]]
+) -> Iterator[Use]:
+    """The uses of every value that is read more than once, as `diagnosis.uses` has them."""
     import jax
 
-    target = trial.target
     natives = target.native(target.points)
     try:
         closed = jax.make_jaxpr(lambda *arrays: _flattened(target, arrays))(*natives)
     except (jax.errors.JAXTypeError, jax.errors.JAXIndexError):  # Python looks at its values
         return
     jaxpr = closed.jaxpr
-    sites: dict[Any, list[tuple[int, int]]] = {}
+    sites = _sites(jaxpr)
+    values = list(dict.fromkeys(var for var, _ in sites))
+    places = {place: k for k, (_, place) in enumerate(sites)}
+
+    def spread(*zeros: Any) -> list[Any]:
+        env = _run_with(closed, natives, {p: zeros[k] for p, k in places.items()})
+        return [a.val if hasattr(a, "val") else env[a] for a in jaxpr.outvars]
+
+    def every(*given: Any) -> list[Any]:
+        env = _run_with(closed, given, {})
+        return [env[v] for v in values]
+
+    like = target.originals[target.positions[0]]
+    cts = [target.framework.native(u, like) for u in cotangents]
+    zeros = [jax.numpy.zeros(v.aval.shape, v.aval.dtype) for v, _ in sites]
+    try:
+        _, pull = jax.vjp(spread, *zeros)
+        bars = pull(cts)
+        dots = [jax.jvp(every, tuple(natives), tuple(target.native(d)))[1] for d in directions]
+    except (TypeError, ValueError, NotImplementedError):  # a part without one of the modes
+        return
+    makers = {v: e.primitive.name for e in jaxpr.eqns for v in e.outvars}
+    inputs = dict(zip(jaxpr.invars, target.point_paths, strict=True))
+    for (var, (n, _)), bar in zip(sites, bars, strict=True):
+        name = inputs.get(var) or f"the result of {makers[var]}"
+        k = values.index(var)
+        through = tuple(pair([target.to_numpy(bar)], [target.to_numpy(d[k])]) for d in dots)
+        yield Use(name, source_line(jaxpr.eqns[n]), through)
+
+
+def _sites(jaxpr: Any) -> list[tuple[Any, tuple[int, int]]]:
+    """The uses of values that are read more than once: value, equation and place."""
+    made = {*jaxpr.invars, *(v for e in jaxpr.eqns for v in e.outvars)}  # others are constants
+    found: dict[Any, list[tuple[int, int]]] = {}
     for n, eqn in enumerate(jaxpr.eqns):
         for i, a in enumerate(eqn.invars):
-            if not hasattr(a, "val") and np.issubdtype(a.aval.dtype, np.inexact):
-                sites.setdefault(a, []).append((n, i))
-    still = _values(closed, natives)
-    for var, found in sites.items():
-        if trial.spent:
-            return
-        if not 2 <= len(found) <= USES:
-            continue
-        parts: Parts = []
-        for site in found:
-            part = _through(trial, closed, still, point, var, site)
-            parts.append((source_line(jaxpr.eqns[site[0]]) or "", part))
-        made = next((e for e in jaxpr.eqns if var in e.outvars), None)
-        if made is not None:
-            yield f"the result of {made.primitive.name}", parts
-        elif var in jaxpr.invars:
-            yield target.point_paths[jaxpr.invars.index(var)], parts
+            if not hasattr(a, "val") and a in made and np.issubdtype(a.aval.dtype, np.inexact):
+                found.setdefault(a, []).append((n, i))
+    return [(v, p) for v, places in found.items() if 2 <= len(places) <= USES for p in places]
 
 
 def _flattened(target: Any, arrays: Sequence[Any]) -> list[Any]:
@@ -71,46 +88,14 @@ def _run(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
     return [a.val if hasattr(a, "val") else env[a] for a in jaxpr.outvars]
 
 
-def _values(closed: Any, given: Sequence[Any], until: Any = None) -> dict[Any, Any]:
-    """The value of every variable; no further than `until` where it is given."""
+def _run_with(
+    closed: Any, given: Sequence[Any], more: Mapping[tuple[int, int], Any]
+) -> dict[Any, Any]:
+    """The value of every variable, with something added to what some equations read."""
     env: dict[Any, Any] = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
     env.update(zip(closed.jaxpr.invars, given, strict=True))
-    for eqn in closed.jaxpr.eqns:
-        if until is not None and until in env:
-            break
-        values = [a.val if hasattr(a, "val") else env[a] for a in eqn.invars]
-        env.update(zip(eqn.outvars, evaluate(eqn, values), strict=True))
+    for n, eqn in enumerate(closed.jaxpr.eqns):
+        reads = [a.val if hasattr(a, "val") else env[a] for a in eqn.invars]
+        reads = [r + more[n, i] if (n, i) in more else r for i, r in enumerate(reads)]
+        env.update(zip(eqn.outvars, evaluate(eqn, reads), strict=True))
     return env
-
-
-def _through(
-    trial: Trial, closed: Any, still: dict[Any, Any], point: int, var: Any, site: tuple[int, int]
-) -> Array:
-    """The gradient through one use: that use reads `var`, all others its value held still."""
-    import jax
-
-    jaxpr, target = closed.jaxpr, trial.target
-    natives = [still[v] for v in jaxpr.invars]
-
-    def flat(x: Any) -> list[Any]:
-        given = [x if k == point else p for k, p in enumerate(natives)]
-        moving = _values(closed, given, var)[var]
-        moved: dict[Any, Any] = {}
-        for n, eqn in enumerate(jaxpr.eqns):
-            if n != site[0] and not any(not hasattr(a, "val") and a in moved for a in eqn.invars):
-                continue
-            reads = [
-                moving if (n, i) == site else a.val if hasattr(a, "val") else moved.get(a, still[a])
-                for i, a in enumerate(eqn.invars)
-            ]
-            moved.update(zip(eqn.outvars, evaluate(eqn, reads), strict=True))
-        return [a.val if hasattr(a, "val") else moved.get(a, still[a]) for a in jaxpr.outvars]
-
-    _, pull = jax.vjp(flat, natives[point])
-    original = target.originals[target.positions[0]]
-    cotangents = [
-        target.framework.native(np.asarray(u, y.dtype), original)
-        for u, y in zip(trial.evidence.cotangents, target.centre, strict=True)
-    ]
-    (part,) = pull(cotangents)
-    return wide(target.to_numpy(part))

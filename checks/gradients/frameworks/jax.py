@@ -15,8 +15,10 @@ from checks.gradients.modes import ModeError, UndefinedModeError, first_line
 from checks.gradients.report import NOT_DIFFERENTIABLE, WRONG_DTYPE, WRONG_SHAPE
 
 jax = require("jax", "jax", "a gradient check of a JAX function")
+require("jax.extend.core", "jax", "a gradient check of a JAX function")
 
 Array = np.ndarray[Any, Any]
+LOOPS = ("scan", "while", "cond")
 
 # What JAX says of a function that lacks one transform; the other transforms may be defined.
 _NO_SUCH_MODE = (
@@ -24,6 +26,7 @@ _NO_SUCH_MODE = (
     "Reverse-mode differentiation does not work",  # while_loop
     "do not support JVP",  # pure_callback, io_callback
     "callbacks do not support",
+    "Linearization failed to produce known values",  # custom_vmap has no transpose
 )
 _RULE_ERRORS = ("Custom VJP bwd rule must", "Custom JVP rule must")
 _TYPES = re.compile(r"(\w+)\[([\d, ]*)\]")
@@ -41,15 +44,28 @@ def _is_extended(value: Any) -> bool:
 
 
 def _native(values: Array, like: Any) -> Any:
+    with jax.ensure_compile_time_eval():  # what a function holds fixed may be made while tracing
+        return _placed(values, like)
+
+
+def _placed(values: Array, like: Any) -> Any:
     if type(like) in (float, complex):  # weakly typed, as the user's own number
+        if not values.shape:
+            return jax.device_put(type(like)(values))
         return jax.numpy.full(values.shape, type(like)(0)).at[...].set(values)
-    made = jax.numpy.array(values)  # a copy: JAX may share NumPy's memory otherwise
+    # a copy, for JAX may share NumPy's memory; jnp.array would compile one for every shape
+    made = jax.device_put(np.array(values))
     if not isinstance(like, jax.Array) or isinstance(like, jax.core.Tracer):
         return made
     if like.shape == made.shape and len(like.devices()) > 1:
         return jax.device_put(made, like.sharding)
     home = next(iter(like.devices()))
     return made if home in made.devices() else jax.device_put(made, home)
+
+
+def _alive(value: Any) -> bool:
+    """Whether an array still holds its numbers: a jit that it was donated to deletes it."""
+    return not isinstance(value, jax.Array) or not value.is_deleted()
 
 
 def _numpy(value: Any) -> Array:
@@ -173,6 +189,53 @@ def _scope() -> Iterator[None]:
         yield
 
 
+def _replay(flat: Flat, arrays: Sequence[Any]) -> Flat:
+    """The equations that JAX records of a function, run one by one: the same roundings without the
+    tracing, and loops compiled once (a `lax.scan` over a new lambda is compiled at every call).
+    A function whose Python looks at values comes back as it is.
+    """
+    try:
+        closed = jax.make_jaxpr(_listed(flat))(*arrays)
+    except Exception:  # whatever it raises where it is traced: it is called as it is
+        return flat
+    run = jax.extend.core.jaxpr_as_fun(closed)
+    return lambda values: list(run(*values))
+
+
+def has_loops(flat: Flat, arrays: Sequence[Any]) -> bool:
+    """Whether JAX compiles a part of a function anew at every call: a loop that no jit holds."""
+    try:
+        closed = jax.make_jaxpr(_listed(flat))(*arrays)
+    except Exception:  # whatever it raises where it is traced: it is called as it is
+        return False
+    return any(eqn.primitive.name in LOOPS for eqn in closed.jaxpr.eqns)
+
+
+def _inside(flat: Flat, arrays: Sequence[Any]) -> set[str]:
+    """The dtypes of what the recorded equations compute, those of inner functions included."""
+    return _dtypes(jax.make_jaxpr(_listed(flat))(*arrays).jaxpr)
+
+
+def _dtypes(jaxpr: Any) -> set[str]:
+    found = set()
+    for eqn in jaxpr.eqns:
+        found |= {str(getattr(v.aval, "dtype", "")) for v in eqn.outvars}
+        for inner in inner_jaxprs(eqn):
+            found |= _dtypes(inner)
+    return found
+
+
+def inner_jaxprs(eqn: Any) -> list[Any]:
+    """The functions that an equation holds: branches, loop bodies, what a jit calls."""
+    held = []
+    for value in eqn.params.values():
+        for part in value if isinstance(value, tuple | list) else (value,):
+            inner = getattr(part, "jaxpr", part)
+            if hasattr(inner, "eqns"):
+                held.append(inner)
+    return held
+
+
 def compiled(flat: Flat) -> Flat:
     """The same flat function under `jax.jit`."""
     jitted = jax.jit(_listed(flat))
@@ -193,5 +256,8 @@ FRAMEWORK = Framework(
     jvp=_jvp,
     vmap=_vmap,
     prepare=_prepare,
+    replay=_replay,
+    inside=_inside,
+    alive=_alive,
     scope=_scope,
 )

@@ -64,6 +64,12 @@ def _hot(flat: Flat, arrays: Sequence[Any]) -> Flat:
     return lambda points: list(compiled(*points))
 
 
+def _inside(flat: Flat, arrays: Sequence[Any]) -> set[str]:
+    """The dtypes of what a traced program computes."""
+    equations = ad.trace(_listed(flat), *arrays).equations
+    return {v.spec.dtype.name for eq in equations for v in eq.outputs}
+
+
 FRAMEWORK = Framework(
     name="numpy",
     owns=_owns,
@@ -74,6 +80,7 @@ FRAMEWORK = Framework(
     vmap=_vmap,
     replay=_replay,
     hot=_hot,
+    inside=_inside,
     reentrant=True,
     undefined=(MissingRuleError, TracerError, GuardError),
 )

@@ -12,6 +12,8 @@ import contextlib
 import contextvars
 import dataclasses
 import functools
+import os
+import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -22,7 +24,7 @@ from autodiff.optional import require
 from checks.gradients.framework import Flat, Framework
 from checks.gradients.frameworks.torch_module import prepare
 from checks.gradients.modes import ModeError, UndefinedModeError, first_line
-from checks.gradients.report import NOT_DIFFERENTIABLE, WRONG_SHAPE
+from checks.gradients.report import NOT_DIFFERENTIABLE, WRONG, WRONG_SHAPE
 
 torch = require("torch", "torch", "a gradient check of a PyTorch function")
 
@@ -83,7 +85,11 @@ def _numpy(value: Any) -> Array:
     value = value.detach()
     if value.layout != torch.strided:
         value = value.to_dense()
+    if value._is_zerotensor():  # forward mode's mark for "no tangent": it has no memory
+        return np.zeros(value.shape, _numpy(torch.empty(0, dtype=value.dtype)).dtype)
     value = value.cpu().resolve_conj().resolve_neg()
+    if value.dtype == torch.complex32:  # NumPy has none
+        value = value.to(torch.complex64)
     name = str(value.dtype).removeprefix("torch.")
     if name == "bfloat16" or name.startswith("float8"):
         import ml_dtypes
@@ -157,6 +163,22 @@ def _translated() -> Iterator[None]:
         raise
 
 
+@contextlib.contextmanager
+def _backward() -> Iterator[None]:
+    """What a backward of the user's raises, as a verdict; PyTorch's own refusals pass."""
+    try:
+        yield
+    except (ModeError, UndefinedModeError, NotImplementedError):
+        raise
+    except Exception as error:
+        text = str(error)
+        if any(words in text for words in (*_NO_SUCH_MODE, *_WRONG_COUNT, "does not require grad")):
+            raise
+        where = [f for f in traceback.extract_tb(error.__traceback__) if f.name == "backward"]
+        at = f" at {os.path.basename(where[-1].filename)}:{where[-1].lineno}" if where else ""
+        raise ModeError(WRONG, f"the backward raises {first_line(error)}{at}") from error
+
+
 # --- reverse mode --------------------------------------------------------------------------
 
 
@@ -179,7 +201,7 @@ def _graph_vjp(flat: Flat, primals: Sequence[Any]) -> tuple[list[Any], Pullback]
     def pullback(cotangents: Sequence[Any]) -> list[Any]:
         if not known:  # the gradient of a linear function
             return [None] * len(inputs)
-        with _translated():
+        with _translated(), _backward():
             gradients = torch.autograd.grad(
                 [outs[i] for i in known],
                 inputs,
@@ -192,7 +214,23 @@ def _graph_vjp(flat: Flat, primals: Sequence[Any]) -> tuple[list[Any], Pullback]
             _refuse_once(gradients)
         return [_conjugate(g) for g in gradients]
 
+    if not nested:
+        pullback.__dict__["custom"] = _is_custom(outs)
     return outs, pullback
+
+
+def _is_custom(outs: Sequence[Any]) -> bool:
+    """Whether an `autograd.Function` of the user's has a part in the graph."""
+    seen, todo = set(), [y.grad_fn for y in outs]
+    while todo:
+        node = todo.pop()
+        if node is None or node in seen:
+            continue
+        if isinstance(node, torch.autograd.function.BackwardCFunction):
+            return True
+        seen.add(node)
+        todo += [follower for follower, _ in node.next_functions]
+    return False
 
 
 def _refuse_once(gradients: Sequence[Any]) -> None:
@@ -315,6 +353,26 @@ def _vmap(flat: Flat, in_axes: Sequence[int | None]) -> Flat:
     return function
 
 
+def _inside(flat: Flat, arrays: Sequence[Any]) -> set[str]:
+    """The dtypes of what each operator of one call gives back."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    found: set[str] = set()
+
+    class Recorder(TorchDispatchMode):  # type: ignore[misc]
+        def __torch_dispatch__(
+            self, operator: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            made = operator(*args, **(kwargs or {}))
+            several = made if isinstance(made, tuple | list) else (made,)
+            found.update(str(y.dtype) for y in several if isinstance(y, torch.Tensor))
+            return made
+
+    with Recorder():
+        flat(arrays)
+    return {name.removeprefix("torch.") for name in found}
+
+
 @contextlib.contextmanager
 def _scope() -> Iterator[None]:
     """Gradients are recorded whatever the caller does; the global random numbers stay as found."""
@@ -338,5 +396,6 @@ FRAMEWORK = Framework(
     jvp=_jvp,
     vmap=_vmap,
     prepare=prepare,
+    inside=_inside,
     scope=_scope,
 )

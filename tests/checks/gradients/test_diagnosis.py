@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -142,6 +143,42 @@ def test_a_single_number_takes_simple_factors_only() -> None:
     assert cause(broken(lambda g, x: 1.2345 * g, x)) == ("", "")
 
 
+@pytest.mark.parametrize("c", [1.05, 1.02, 0.97, 1.000001])
+def test_a_round_factor(c: float) -> None:
+    """Of many entries, of one number, of one entry among right ones, and where the function is
+    noisy.
+    """
+    said = f"the gradient of x is {c} times the true one"
+    for x in (MATRIX, np.array(0.7)):
+        assert cause(broken(lambda g, x: c * g, x)) == ("factor", said)
+    one = broken(inside(lambda x: 2, lambda g: c * g), VECTOR)
+    assert cause(one) == ("factor", f"{said} at x[2]")
+
+    def noisy(x: Any) -> Any:
+        return np.sum(np.sin(np.asarray(x).astype(np.float32)).astype(float))
+
+    if abs(c - 1) > 1e-3:
+        report = check(noisy, VECTOR, gradient=lambda x: c * np.cos(x))
+        assert report.verdict == "WRONG" and cause(report) == ("factor", said)
+
+
+def test_a_factor_that_no_digits_tell_is_none_of_one_entry() -> None:
+    report = broken(inside(lambda x: 2, lambda g: 1.0234567 * g), VECTOR)
+    assert report.cause is None and "ratio       1.0234567" in text(report)
+
+
+def test_one_entry_off_by_its_own_exponential() -> None:
+    """A chain rule left out for one of several logarithmic parameters."""
+
+    def vjp(x: Array, ct: Array) -> tuple[Array]:
+        g = np.exp(2 * x) * 2 * ct
+        g[1] /= np.exp(x[1])
+        return (g,)
+
+    report = check(lambda x: np.sum(np.exp(2 * x)), VECTOR, vjp=vjp, name="f")
+    assert cause(report) == ("factor", "the gradient of x is 1/exp(x[1]) of the true one at x[1]")
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 def test_zero(shape: str) -> None:
     report = broken(lambda g, x: 0 * g, SHAPES[shape])
@@ -206,10 +243,12 @@ def test_a_term_too_many() -> None:
 
 def test_nonsense_has_no_cause() -> None:
     noise = np.random.default_rng(3).normal(size=MATRIX.shape)
-    for fault in (lambda g, x: g + noise, lambda g, x: g * noise, lambda g, x: g * g):
-        report = broken(fault, MATRIX)
-        assert report.cause is None and report.pattern == "all 20 entries of x"
-        assert "none of the known ones" in text(report)
+    report = broken(lambda g, x: g * noise, MATRIX)
+    assert report.cause is None and report.pattern == "all 20 entries of x"
+    assert "none of the known ones" in text(report)
+    for fault in (lambda g, x: g + noise, lambda g, x: g * g):  # not linear in the cotangent: that
+        report = broken(fault, MATRIX)  # alone is sure
+        assert cause(report)[0] == "cotangent" and "is not linear in the cotangent" in text(report)
 
 
 # --- parts ---------------------------------------------------------------------------------
@@ -438,7 +477,24 @@ def test_ties_only() -> None:
         return (((x == x.max()) * np.sum(np.sin(x)) + x.max() * np.cos(x)) * ct,)
 
     report = check(top, np.array([1.0, 3.0, 3.0, 0.5, 2.0]), vjp=vjp)
-    assert cause(report) == ("ties", "the gradient of x is off at ties only")
+    assert cause(report)[0] == "ties" and "the gradient of x is off at ties only" in text(report)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_shares_of_a_tie_are_summed(count: int) -> None:
+    """Each of the largest takes all of it (SciPy and NumPy users write `x == x.max()`)."""
+    x = np.array([1.0, *[3.0] * count, 0.5])
+    report = check(lambda x: np.max(x), x, gradient=lambda x: 1.0 * (x == x.max()), name="max")
+    said = f"the shares of its {count} equal entries sum to {count} and should sum to 1"
+    assert cause(report) == ("ties", f"the gradient of x is off at ties only: {said}")
+    rows = np.stack([x, x[::-1] + 1])
+    report = check(
+        lambda x: np.max(x, axis=1),
+        rows,
+        vjp=lambda x, ct: ((x == x.max(1, keepdims=True)) * ct[:, None],),
+        name="max",
+    )
+    assert f"{count} equal entries sum to {count} times what they should" in cause(report)[1]
 
 
 def test_float32_only() -> None:
@@ -452,6 +508,34 @@ def test_float32_only() -> None:
     x = np.random.default_rng(14).uniform(0.1, 1, size=9).astype(np.float32)
     report = check(narrow_sum, x, vjp=vjp)
     assert report.verdict == "WRONG" and cause(report)[0] == "float32"
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float16", "float32"])
+def test_a_gradient_made_in_few_bits(name: str) -> None:
+    """A mixed-precision backward: its gradient is cast to the argument's own float64 at the end."""
+    dtype = np.dtype(getattr(ml_dtypes, name, name))
+    report = broken(lambda g, x: g.astype(dtype).astype(float), CUBE)
+    assert cause(report) == (name, f"the gradient of x is rounded to {name}")
+    other = broken(lambda g, x: g * (1 + np.float64(2.0**-9) * np.sign(np.sin(99 * x))), MATRIX)
+    assert cause(other)[0] not in ("bfloat16", "float16", "float32")
+
+
+@pytest.mark.parametrize("power", [1.1, 1.5, 1.9])
+def test_a_power_between_one_and_two_is_no_kink_and_no_noise(power: float) -> None:
+    """The slopes on both sides come to 0, if slowly: the gap falls as h^(p - 1)."""
+    x = np.array([0.0, 1.0, -2.0])
+
+    def gradient(x: Array) -> Array:
+        return power * np.abs(x) ** (power - 1) * np.sign(x)
+
+    def f(x: Array) -> Any:
+        return np.sum(np.abs(x) ** power)
+
+    assert check(f, x, gradient=gradient).verdict == "PASS"
+    report = check(f, x, gradient=lambda x: gradient(x) + np.array([0.3, 0, 0]))
+    assert report.verdict == "WRONG"
+    name, said = cause(report)
+    assert name == "not zero" and said.startswith("the gradient of x should be zero ")
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])

@@ -164,3 +164,71 @@ def test_a_kink_at_the_point_stays_one_beside_another(slope: float, other: float
         explain=False,
     )
     assert report.verdict == "KINK", str(report)
+
+
+@pytest.mark.parametrize("gap", [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3])
+def test_on_one_of_two_kinks_any_slope_between_its_sides_is_one(gap: float) -> None:
+    """|x - 1| + |x - 1 - gap| at 1: -2 on the left, 0 on the right as far as the gap."""
+    x = np.array([0.3, 1.0, -2.0])
+
+    def pair(x: Array) -> Any:
+        return np.sum(np.abs(x - 1) + np.abs(x - 1 - gap))
+
+    own = check_gradients(pair, x, vmap=False, explain=False)
+    assert own.verdict == "KINK", str(own)
+    for slope, verdict in ((-2, "KINK"), (-1, "KINK"), (0, "KINK"), (0.5, "WRONG"), (-3, "WRONG")):
+
+        def claimed(x: Array, slope: float = slope) -> Array:
+            return np.where(x == 1, slope, np.sign(x - 1) + np.sign(x - 1 - gap))
+
+        report = check_gradients(pair, x, gradient=claimed, vmap=False, explain=False)
+        assert report.verdict == verdict, str(report)
+
+
+@pytest.mark.parametrize("count", [40, 200])
+@pytest.mark.parametrize("gap", [1e-9, 1e-6, 1e-4])
+def test_the_mean_of_both_slopes_beside_a_kink_does_not_pass_among_many(
+    count: int, gap: float
+) -> None:
+    for seed in range(3):
+        x = np.random.default_rng(seed).normal(size=count) * 2
+        x[3] = 1 + gap
+
+        def mean(x: Array) -> Array:
+            return np.where(np.arange(x.size) == 3, 0, np.sign(x - 1))
+
+        report = check_gradients(distance, x, gradient=mean, seed=seed, vmap=False, explain=False)
+        assert report.verdict in ("WRONG", "INCONCLUSIVE"), str(report)
+        own = check_gradients(distance, x, seed=seed, vmap=False, explain=False)
+        assert own.verdict in ("PASS", "INCONCLUSIVE"), str(own)
+
+
+@pytest.mark.parametrize("count", [5, 40, 200])
+def test_entries_far_smaller_than_the_others_are_looked_at_alone(count: int) -> None:
+    def claims(slope: float) -> Any:
+        return lambda x: np.where(np.arange(x.size) == 3, slope, np.sign(x))
+
+    def verdicts(at: float, slopes: tuple[float, ...]) -> set[str]:
+        x = np.random.default_rng(count).normal(size=count)
+        x[3] = at
+        return {
+            check_gradients(
+                lambda x: np.sum(np.abs(x)), x, gradient=claims(s), vmap=False, explain=False
+            ).verdict
+            for s in slopes
+        }
+
+    assert verdicts(1e-9, (-1.0, 0.0, 0.5)) == {"WRONG"}
+    assert verdicts(1e-9, (1.0,)) == {"PASS"}
+    assert verdicts(1e-13, (1.0,)) <= {"KINK", "PASS"}  # nearer than most steps can tell
+    assert verdicts(1e-13, (-1.0,)) <= {"KINK", "WRONG"}
+    assert verdicts(1e-13, (1.5, -2.0)) == {"WRONG"}
+
+
+@pytest.mark.parametrize("function", [np.log, np.sqrt, np.sin, np.square, np.tanh, np.exp])
+def test_tiny_entries_of_smooth_functions_pass(function: Any) -> None:
+    for tiny in (1e-13, 1e-10, 1e-7):
+        x = np.abs(np.random.default_rng(0).normal(size=40)) + 0.5
+        x[3] = tiny
+        report = check_gradients(lambda x: np.sum(function(x)), x, vmap=False, explain=False)
+        assert report.verdict == "PASS", str(report)

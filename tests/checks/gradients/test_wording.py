@@ -4,6 +4,7 @@ import dataclasses
 import io
 import math
 import re
+import shlex
 
 import numpy as np
 import pytest
@@ -71,6 +72,69 @@ def test_a_report_of_many_checks_and_notes_keeps_its_limit() -> None:
     lines = text(report).splitlines()
     assert len(lines) <= LINES and max(map(len, lines)) <= WIDTH
     assert lines[-1].startswith("calls") and any("more:" in line for line in lines)
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 120])
+def test_every_line_fits_the_terminal_and_nothing_is_lost(width: int) -> None:
+    long = "a sentence of the cause that does not fit a narrow terminal and must be broken " * 2
+    kink = dataclasses.replace(WRONG.worst, left=0.0, right=1.0)  # type: ignore[type-var]
+    for report in (
+        dataclasses.replace(WRONG, cause=Cause("factor", long, WRONG.cause.where)),  # type: ignore[union-attr]
+        dataclasses.replace(WRONG, verdict="KINK", worst=kink, cause=None),
+        dataclasses.replace(WRONG, verdict="PASS", ok=True, detectable=1e-9, notes=(long,)),
+    ):
+        shown = text(report, width)
+        assert max(map(len, shown.splitlines())) <= width
+        wide = set(re.findall(r"[^\s]+", text(report))) - {"..."}
+        assert not {w for w in wide if len(w) < width - 12} - set(re.findall(r"[^\s]+", shown))
+        assert rich_text(report, width).plain.splitlines()[0].startswith(report.verdict)
+
+
+@pytest.mark.parametrize("width", [60, 100])
+def test_a_command_to_repeat_can_be_pasted_into_a_shell(width: int) -> None:
+    command = "gradsweep check model.py::loss --args 'normal(3, 4)' " + "w=weights.npz:w " * 6
+    lines = text(dataclasses.replace(WRONG, reproduce=command.strip()), width).splitlines()
+    first = next(n for n, line in enumerate(lines) if line.startswith("again"))
+    own = [line[12:] for line in lines[first:-1] if line.startswith(("again", " "))]
+    own = [line for line in own if not line.startswith("more")]
+    assert all(line.endswith(" \\") for line in own[:-1]) and not own[-1].endswith("\\")
+    assert shlex.split("\n".join(own).replace("\\\n", "")) == shlex.split(command)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("columns", "most"), [(60, 60), (80, 80), (200, 120)])
+def test_a_report_is_as_wide_as_its_terminal_and_a_pipe_as_ever(
+    monkeypatch: pytest.MonkeyPatch, columns: int, most: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    long = dataclasses.replace(WRONG, pattern="many words of a pattern " * 12)
+    shown, piped = Terminal(), io.StringIO()
+    show(long, shown)
+    show(long, piped)
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", shown.getvalue()).splitlines()
+    assert most - 12 < max(map(len, lines)) <= most
+    assert piped.getvalue().splitlines() == text(long).splitlines()
+
+
+def test_what_is_not_defined_is_said_once_and_in_few_words() -> None:
+    said = "NotImplementedError: You must implement the jvp function for custom autograd.Function"
+    checks = (
+        CHECKS[0],
+        Check("forward", "NOT_DEFINED", detail=said),
+        Check("second: forward over reverse", "NOT_DEFINED", detail=said),
+        Check("vmap", "NOT_DEFINED", detail="RuntimeError: it looks at a value " + "again " * 30),
+    )
+    lines = text(dataclasses.replace(WRONG, checks=checks)).splitlines()
+    (line,) = [n for n, line in enumerate(lines) if line.startswith("not defined")]
+    shown = " ".join(" ".join(lines[line : line + 2]).split())
+    assert "forward, second (the autograd.Function has no jvp); vmap (it looks at a value" in shown
+    assert "Error" not in shown
 
 
 def test_a_combination_of_results_says_so() -> None:

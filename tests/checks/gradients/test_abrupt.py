@@ -1,0 +1,119 @@
+"""Functions that jump at the point itself, staircases, and batches of what cancels."""
+
+import numpy as np
+import pytest
+
+from checks import check_gradients
+
+RNG = np.random.default_rng(3)
+X = RNG.normal(size=5)
+LABELS = np.array([1.0, -1.0, 1.0, -1.0, 1.0])
+
+
+def hinge(x, y):  # reads its labels by equality, as PyTorch's hinge_embedding_loss does
+    return np.where(y == 1, x * y, np.maximum(0.0, 8.5 - x))
+
+
+def right(x, y, ct):
+    return ct * np.where(y == 1, y, -1.0), ct * np.where(y == 1, x, 0.0)
+
+
+def test_a_jump_at_the_point_itself_is_a_kink_of_that_argument():
+    report = check_gradients(hinge, X, LABELS, vjp=right)
+    assert report.verdict == "KINK"
+    assert "jumps at the very value of y" in str(report)
+    assert report.evaluations < 400
+
+
+def test_beside_such_a_jump_a_wrong_derivative_is_wrong():
+    def wrong(x, y, ct):
+        gx, gy = right(x, y, ct)
+        return 1.01 * gx, gy
+
+    report = check_gradients(hinge, X, LABELS, vjp=wrong)
+    assert report.verdict == "WRONG"
+    assert report.worst.argument == "x"
+
+
+def test_the_other_arguments_pass_by_themselves():
+    assert check_gradients(hinge, X, LABELS, vjp=right, argnums=0).verdict == "PASS"
+
+
+def rounded(x):
+    return np.sum(np.round(x, 3) * np.arange(1.0, 6.0))
+
+
+def test_a_staircase_is_not_decided_by_the_slope_of_its_stairs():
+    report = check_gradients(rounded, X, gradient=np.zeros_like)
+    assert report.verdict == "INCONCLUSIVE"
+    assert "staircase" in str(report)
+
+
+def test_one_stair_times_a_smooth_function():
+    def f(x):
+        return np.round(x, 3) * x
+
+    def jac(x):
+        return np.diag(np.round(x, 3))
+
+    assert check_gradients(f, X, jac=jac).verdict in ("PASS", "INCONCLUSIVE")
+    assert check_gradients(f, X, jac=lambda x: 1.1 * jac(x)).verdict == "WRONG"
+
+
+def test_a_gradient_left_out_of_a_smooth_function_is_still_wrong():
+    report = check_gradients(lambda x: np.sum(np.sin(x)), X, gradient=np.zeros_like)
+    assert report.verdict == "WRONG"
+
+
+def test_tensors_without_memory_and_without_a_dtype_in_numpy():
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    x = torch.from_numpy(RNG.normal(size=(1, 1)))
+    assert check_gradients(torch.linalg.slogdet, x).verdict == "PASS"
+    assert check_gradients(torch.sgn, torch.from_numpy(X)).verdict == "VACUOUS"
+
+
+def test_vmap_of_a_gradient_that_cancels_to_almost_nothing():
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    function = torch.nn.functional.layer_norm
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        x, w, b = (torch.from_numpy(rng.normal(size=s)) for s in ((1, 2), 2, 2))
+        assert check_gradients(lambda x, w, b: function(x, (2,), w, b), x, w, b).verdict == "PASS"
+
+
+def test_a_batch_that_differs_by_more_than_rounding_is_wrong():
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+    class Off(torch.autograd.Function):
+        @staticmethod
+        def forward(x):
+            return x.sin()
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_backward(*inputs)
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * ctx.saved_tensors[0].cos()
+
+        @staticmethod
+        def vmap(info, dims, x):
+            return x.sin() * (1 + 1e-11), dims[0]
+
+    report = check_gradients(Off.apply, torch.from_numpy(X))
+    assert report.verdict == "WRONG"
+    assert [c.name for c in report.checks if c.verdict == "WRONG"] == ["vmap"]
+
+
+def test_float32_near_the_end_of_a_domain_is_judged_at_float64():
+    x = np.array([0.1, 0.5, 0.9999999, 0.3], np.float32)
+    report = check_gradients(lambda x: np.sum(np.arcsin(x)), x)
+    assert report.verdict == "PASS"
+
+
+def test_the_entry_at_the_domains_end_is_named():
+    x = np.array([0.5, 1.0, 0.25, 0.3])
+    report = check_gradients(lambda x: np.sum(np.arcsin(x)), x)
+    assert report.verdict == "DOMAIN"
+    assert report.worst.index == (1,)
