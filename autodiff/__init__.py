@@ -4,8 +4,11 @@ from autodiff._guard import check_imports
 
 check_imports()
 
+from typing import NoReturn
+
 from autodiff import ops, taps, tree
 from autodiff.api import grad, hvp, jvp, linearize, trace, value_and_grad, vjp
+from autodiff.errors import UnknownNameError, nearest
 from autodiff.execute import compile
 from autodiff.interpret import interpret
 from autodiff.jacobian import hessian, jacfwd, jacrev
@@ -55,3 +58,14 @@ __all__ = [
     "vmap",
     "while_loop",
 ]
+
+
+def __getattr__(name: str) -> NoReturn:
+    if name.startswith("_"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    ours = nearest(name, __all__)
+    if not ours and hasattr(ops, name):
+        ours = f"it is an op: autodiff.ops.{name}"
+    raise UnknownNameError(
+        f"autodiff has no function {name!r}", "in autodiff", ours or "dir(autodiff) lists all"
+    )

@@ -19,6 +19,7 @@ from autodiff.trace import (
     function_name,
     quoted,
     refuse_captures,
+    require_callable,
     spec_of,
     trace_flat,
     user_line,
@@ -33,6 +34,7 @@ def trace(f: Callable[..., Any], *args: Any) -> Program:
     fails), in any containers. Returns a verified Program. Raises TracerError where the function
     leaves the traced world, or closes over a traced value of an outer transform.
     """
+    require_callable(f, "trace")
     from autodiff.program import verify
 
     leaves, in_tree = tree.flatten(args)
@@ -110,6 +112,7 @@ def jvp(f: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any, Any]:
     bool outputs). Raises TreeError, ShapeError for tangents that do not match,
     NotDifferentiableError where no argument is floating or complex.
     """
+    require_callable(f, "jvp")
     program, values, captured = _traced(f, _as_tuple(primals, "primals"))
     _require_inexact(values, "jvp", f)
     dots = _flat_tangents(tangents, program, values)
@@ -176,6 +179,7 @@ def linearize(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., 
     Returns `(y, f_jvp)`; `f_jvp(*tangents)` takes tangents as `jvp` does. Use it for many
     directions at one point.
     """
+    require_callable(f, "linearize")
     from autodiff.interpret import run
 
     program, values, captured = _traced(f, primals)
@@ -225,6 +229,7 @@ def vjp(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tupl
     real output u the result for `ct = 1` is du/dx - i du/dy.
     Raises NotDifferentiableError where no argument is floating or complex.
     """
+    require_callable(f, "vjp")
     program, values, captured = _traced(f, primals)
     _require_inexact(values, "vjp", f)
     values = _kept(values)
@@ -257,6 +262,7 @@ def value_and_grad(
 
     With `has_aux`, `((f(x), aux), gradient)`.
     """
+    require_callable(f, "value_and_grad")
 
     @functools.wraps(f)
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
@@ -300,6 +306,7 @@ def grad(
     ShapeError for an output that is not a scalar.
     For complex z = x + iy and real f, the gradient is df/dx - i df/dy.
     """
+    require_callable(f, "grad")
     both = value_and_grad(f, argnums, has_aux)
 
     @functools.wraps(f)
@@ -314,6 +321,7 @@ def hvp(f: Callable[..., Any], primals: Any, tangents: Any) -> Any:
     """Hessian-vector product of a scalar function of its positional arguments, forward over
     reverse: for one argument `H(x) v`; for several, a tuple.
     """
+    require_callable(f, "hvp")
     args = _as_tuple(primals, "primals")
     nums = tuple(
         i

@@ -1,5 +1,6 @@
 """Source of the executor's blocks: a function of a block of rows, and the loop that calls it."""
 
+import dataclasses
 import math
 import textwrap
 from collections.abc import Sequence
@@ -7,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from autodiff.fuse import Block, Item, is_sliced
 from autodiff.python_text import INDENT
-from autodiff.steps import Reduced, Step, Value, reduce_code
+from autodiff.steps import Step, Value, reduce_code
 
 if TYPE_CHECKING:
     from autodiff.codegen import Printer
@@ -159,7 +160,7 @@ class BlockWriter:
         axes, kept = inner, reduced.keepdims
         if self.block.is_partial(step):
             axes, kept = (0, *inner), False
-        return reduce_code(Reduced(reduced.ufunc, axes, kept))
+        return reduce_code(dataclasses.replace(reduced, axes=axes, keepdims=kept))
 
     def lines(self) -> list[str]:
         """The loop in the function that runs the block."""

@@ -66,3 +66,7 @@ class TreeError(AutodiffError, TypeError):
 
 class OpError(AutodiffError, ValueError):
     """An Op record contradicts itself, or an unknown op was named."""
+
+
+class UnknownNameError(AutodiffError, AttributeError):
+    """A module was asked for a name that it does not have."""

@@ -16,7 +16,14 @@ from autodiff.dispatch import MISS, make_attempt
 from autodiff.errors import GuardError, ShapeError
 from autodiff.program import Program, Spec, verify
 from autodiff.render import input_leaves
-from autodiff.trace import as_value, concrete_of, function_name, spec_of, trace_flat
+from autodiff.trace import (
+    as_value,
+    concrete_of,
+    function_name,
+    require_callable,
+    spec_of,
+    trace_flat,
+)
 from autodiff.tracer import Tracer
 
 Array = np.ndarray[Any, Any]
@@ -217,4 +224,5 @@ def compile(f: Callable[..., Any]) -> Compiled:
     closes over above all, is constant. Called on traced values it calls `f`. Any number of threads
     may call it. `autodiff.render(compiled)` prints the plan that ran last.
     """
+    require_callable(f, "compile")
     return Compiled(f)

@@ -12,7 +12,7 @@ from autodiff.argnums import is_single, positions
 from autodiff.errors import NotDifferentiableError
 from autodiff.forward import is_inexact
 from autodiff.program import Spec
-from autodiff.trace import as_value, function_name, quoted, spec_of, user_line
+from autodiff.trace import as_value, function_name, quoted, require_callable, spec_of, user_line
 from autodiff.vmap import vmap
 
 Function = Callable[..., Any]
@@ -66,6 +66,7 @@ def jacfwd(f: Function, argnums: int | Sequence[int] = 0) -> Function:
     (m..., n...); blocks are nested as output containers of argument containers.
     Raises NotDifferentiableError for integer or complex leaves.
     """
+    require_callable(f, "jacfwd")
 
     @functools.wraps(f)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
@@ -95,6 +96,7 @@ def jacfwd(f: Function, argnums: int | Sequence[int] = 0) -> Function:
 
 def jacrev(f: Function, argnums: int | Sequence[int] = 0) -> Function:
     """A function returning the Jacobian by reverse mode: best for few outputs; see `jacfwd`."""
+    require_callable(f, "jacrev")
 
     @functools.wraps(f)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
@@ -127,4 +129,5 @@ def hessian(f: Function, argnums: int | Sequence[int] = 0) -> Function:
     """A function returning second derivatives, forward over reverse: blocks (n..., n...) for a
     scalar function of an array of shape (n...).
     """
+    require_callable(f, "hessian")
     return jacfwd(jacrev(f, argnums), argnums)

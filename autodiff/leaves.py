@@ -20,12 +20,24 @@ def as_value(leaf: Any, what: str) -> Any:
         array = plain_array(leaf, f"{what} leaf")
         # kind V holds ml_dtypes' floats, and records and raw bytes, which are no numbers
         if array.dtype.kind in "biufcV" and array.dtype.type is not np.void:
+            _refuse_long(array.dtype, what)
             return array
     raise TracerError(
         f"{what} leaf {leaf!r} of type {type(leaf).__name__} is not an array"[:300],
         quoted(user_line()),
         "fix non-array arguments beforehand, e.g. functools.partial(f, option=...)",
     )
+
+
+def _refuse_long(dtype: np.dtype[Any], what: str) -> None:
+    """Raise for floats wider than float64: interpreters and devices have none."""
+    if dtype.kind in "fc" and dtype.itemsize > (8 if dtype.kind == "f" else 16):
+        known = "float64" if dtype.kind == "f" else "complex128"
+        raise TracerError(
+            f"{what} leaf is {dtype.name}, wider than {known}",
+            quoted(user_line()),
+            f"convert it: x.astype(np.{known})",
+        )
 
 
 def plain_array(value: Any, what: str) -> np.ndarray[Any, Any]:

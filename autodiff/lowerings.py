@@ -6,7 +6,7 @@ import numpy as np
 
 from autodiff.program import Atom, Equation, Literal, Spec
 from autodiff.render_lines import slice_text, sum_to_axes
-from autodiff.steps import BITS, Lowering, Value
+from autodiff.steps import BITS, Lowering, Reduced, Value
 
 Rule = Callable[[Lowering, Equation], Value | None]
 SMALL = 1024  # elements below which a masked copy beats passes over bits
@@ -157,9 +157,19 @@ def _reduction(name: str) -> Rule:
             return None
         if name == "np.add" and _is_short(low.operand(x), axis):
             return _dot_sum(low, low.operand(x), low.output(eq), axis[0], keepdims)
-        return low.reduction(name, low.operand(x), low.output(eq), axis, keepdims)
+        return low.reduction(Reduced(name, axis, keepdims), low.operand(x), low.output(eq))
 
     return lower
+
+
+def _wide_sum(low: Lowering, eq: Equation) -> Value | None:
+    (x,) = eq.inputs
+    axis, name = tuple(eq.params["axis"]), x.spec.dtype.name
+    # a sum over leading axes would be rounded once for each block of rows
+    if name not in ("float64", "float32") or not axis or 0 in axis:
+        return None
+    reduced = Reduced("np.add", axis, eq.params["keepdims"], wide=name == "float32")
+    return low.reduction(reduced, low.operand(x), low.output(eq))
 
 
 _SUMMED = ("float64", "float32", "complex128", "complex64", "int64", "bool")
@@ -173,7 +183,7 @@ def _sum_to(low: Lowering, eq: Equation) -> Value | None:
         return None
     if _is_short(low.operand(x), axes):
         return _dot_sum(low, low.operand(x), low.output(eq), axes[0], not extra)
-    return low.reduction("np.add", low.operand(x), low.output(eq), axes, not extra)
+    return low.reduction(Reduced("np.add", axes, not extra), low.operand(x), low.output(eq))
 
 
 def _is_short(x: Value, axes: tuple[int, ...]) -> bool:
@@ -259,6 +269,7 @@ LOWERINGS: Mapping[str, Rule] = {
     "SLICE": _slice,
     "REVERSE": _reverse,
     "SUM": _reduction("np.add"),
+    "WIDE_SUM": _wide_sum,
     "PROD": _reduction("np.multiply"),
     "MAX": _reduction("np.maximum"),
     "MIN": _reduction("np.minimum"),

@@ -156,6 +156,22 @@ def _check_params(op: Op) -> None:
             )
 
 
+def check_names(op: Op, params: Mapping[str, Any]) -> None:
+    """Raise OpError where an op was given parameters that it does not have, or not all it has."""
+    expected = _keyword_names(op.spec)
+    if expected is None or expected == set(params):
+        return
+    strange = sorted(set(params) - expected)
+    what = f"has no parameter {strange[0]!r}" if strange else "was not given all its parameters"
+    hint = nearest(strange[0], expected) if strange else ""
+    takes = ", ".join(sorted(expected)) or "none"
+    raise OpError(
+        f"op {op.kind} {what}",
+        f"in op {op.kind}, given {', '.join(params) or 'none'}; it takes {takes}",
+        hint or f"use the public function of {op.kind} in autodiff.ops, which has defaults",
+    )
+
+
 OPS: dict[str, Op] = {}
 
 

@@ -142,7 +142,8 @@ class Writer:
             widened = narrow and eq.op.kind not in REARRANGING
             return f"{self.names[atom]}.astype(np.float32)" if widened else self.names[atom]
         if self.scope.native and is_narrow(atom.spec.dtype):
-            return f"{self.scope.constant(atom.value)}.astype(np.float32)"
+            constant = self.scope.constant(atom.value)
+            return constant if eq.op.kind in REARRANGING else f"{constant}.astype(np.float32)"
         number = fill_text(atom.value)
         if number is not None and self._weak(atom, eq):
             return number

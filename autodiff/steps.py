@@ -56,11 +56,12 @@ class Value:
 
 @dataclasses.dataclass(frozen=True)
 class Reduced:
-    """A reduction by a ufunc over axes of its operand."""
+    """A reduction by a ufunc over axes of its operand, in float64 if `wide`."""
 
     ufunc: str
     axes: tuple[int, ...]
     keepdims: bool
+    wide: bool = False
 
 
 @dataclasses.dataclass(eq=False)
@@ -197,20 +198,10 @@ class Lowering:
         """Append a copy of a value, which broadcasts, into the output."""
         return self.into(COPY, (value,), output)
 
-    def reduction(
-        self, name: str, x: Value, output: Value, axes: tuple[int, ...], keepdims: bool
-    ) -> Value:
-        """Append a reduction of x over axes by the ufunc of that name."""
-        self.steps.append(
-            Step(
-                reduce_code(Reduced(name, axes, keepdims)),
-                (x,),
-                (output,),
-                x.spec.shape,
-                Reduced(name, axes, keepdims),
-                self.comment,
-            )
-        )
+    def reduction(self, reduced: Reduced, x: Value, output: Value) -> Value:
+        """Append a reduction of x."""
+        code = reduce_code(reduced)
+        self.steps.append(Step(code, (x,), (output,), x.spec.shape, reduced, self.comment))
         return output
 
     def ufunc(self, eq: Equation, name: str | None = None) -> Value | None:
@@ -242,7 +233,9 @@ def reduce_code(reduced: Reduced) -> str:
     """The call of a reduction."""
     axes = reduced.axes[0] if len(reduced.axes) == 1 else reduced.axes
     kept = ", keepdims=True" if reduced.keepdims else ""
-    return f"{reduced.ufunc}.reduce({{0}}, axis={axes}{kept}, out={{o}})"
+    # `out=` is not last: without it the result would be float64
+    wide = ", dtype=np.float64" if reduced.wide else ""
+    return f"{reduced.ufunc}.reduce({{0}}, axis={axes}{kept}, out={{o}}{wide})"
 
 
 def _resolves(ufunc: np.ufunc, eq: Equation) -> bool:

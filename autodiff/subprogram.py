@@ -15,6 +15,7 @@ from autodiff.program import Program, Spec, verify
 from autodiff.simplify import dead_code
 from autodiff.trace import bind, concrete_of, program_of, quoted, spec_of, trace_flat, user_line
 from autodiff.tracer import Tracer
+from autodiff.widen import is_narrow
 
 
 def lift(
@@ -24,6 +25,34 @@ def lift(
     known = [concrete_of(v) if concrete and not isinstance(v, Spec) else None for v in values]
     specs = [v if isinstance(v, Spec) else spec_of(v) for v in values]
     return trace_flat(f, specs, in_tree, known)
+
+
+def keeping_narrow(f: Callable[..., Any], init: Any, carried: Callable[[Any], Any]) -> Any:
+    """The function, whose carried results stay in 16 bits where the initial values are.
+
+    NumPy makes a bfloat16 scalar times a Python number a float64, which a loop cannot carry.
+    """
+    leaves, init_tree = tree.flatten(init)
+    specs = [spec_of(leaf) for leaf in leaves]
+    if not any(s.shape == () and is_narrow(s.dtype) for s in specs):
+        return f
+
+    @functools.wraps(f)
+    def fitted(*args: Any) -> Any:
+        result = f(*args)
+        values, out_tree = tree.flatten(carried(result))
+        if out_tree != init_tree:
+            return result
+        kept = [
+            bind("CAST", v, dtype=s.dtype)
+            if is_narrow(s.dtype) and s.shape == np.shape(v) == () and spec_of(v).dtype.kind == "f"
+            else v
+            for v, s in zip(values, specs, strict=True)
+        ]
+        value = tree.unflatten(out_tree, kept)
+        return value if carried(result) is result else (value, *result[1:])
+
+    return fitted
 
 
 def closed(program: Program) -> Program:

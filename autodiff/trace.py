@@ -17,7 +17,7 @@ from autodiff import tree
 from autodiff.errors import OpError, ShapeError, TracerError
 from autodiff.leaves import as_value, concrete_of, plain_array, spec_of
 from autodiff.native import evaluate_native
-from autodiff.op import Op, get
+from autodiff.op import Op, check_names, get
 from autodiff.program import Atom, Equation, Literal, Program, Spec, Var, verify
 from autodiff.source import (
     current_role,
@@ -258,9 +258,13 @@ def bind(op: Op | str, *args: Any, **params: Any) -> Any:
     """Apply an op: recorded where an argument is traced, evaluated otherwise."""
     op = get(op) if isinstance(op, str) else op
     trace = find_trace(args)
-    if trace is None:
-        return evaluate(op, args, params)
-    return trace.record(op, args, params)
+    try:
+        if trace is None:
+            return evaluate(op, args, params)
+        return trace.record(op, args, params)
+    except TypeError:
+        check_names(op, params)
+        raise
 
 
 def evaluate(op: Op, args: Sequence[Any], params: dict[str, Any]) -> Any:
@@ -345,6 +349,22 @@ def _called(f: Callable[..., Any], args: Sequence[Any]) -> Any:
             "build the array with np.stack / np.concatenate, or use "
             "a = autodiff.ops.index_update(a, index, value)",
         ) from error
+
+
+def require_callable(f: Any, taker: str) -> None:
+    """Raise unless f can be called; `taker` is the function that it was handed to."""
+    if not callable(f):
+        raise TracerError(
+            f"{taker} takes a function, got {shortened(f)} of type {type(f).__name__}",
+            quoted(user_line()),
+            f"pass a function of arrays: {taker}(lambda x: ...)",
+        )
+
+
+def shortened(value: Any) -> str:
+    """A value on one line of an error."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 40 else f"{text[:37]}..."
 
 
 def function_name(f: Callable[..., Any]) -> str:

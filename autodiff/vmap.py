@@ -17,6 +17,7 @@ from autodiff.trace import (
     concrete_of,
     function_name,
     quoted,
+    require_callable,
     spec_of,
     trace_flat,
     user_line,
@@ -37,6 +38,7 @@ def vmap(
     `axis_size` is needed only where every in_axes is None. Batch sizes 0 and 1 work.
     Raises ShapeError where mapped extents differ, naming both arguments.
     """
+    require_callable(f, "vmap")
 
     @functools.wraps(f)
     def batched(*args: Any, **kwargs: Any) -> Any:

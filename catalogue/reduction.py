@@ -78,6 +78,24 @@ define(
 )
 define(
     Entry(
+        "WIDE_SUM",
+        ops.wide_sum,
+        planted(
+            reductions(REAL),
+            # in float32 the sum of neighbours, in any order, loses the 1
+            at("cancelling", [3e7, 1.0, -3e7, 0.5]),
+        ),
+        domains=(REAL,),
+        specials=(
+            Special("signed_infinities", ([INF, -INF],), NAN),
+            Special("infinite", ([INF, 1.0],), INF),
+            Special("nothing", (np.zeros(0),), 0.0, cotangent=3.0, gradients=(np.zeros(0),)),
+        ),
+        contracts=True,
+    )
+)
+define(
+    Entry(
         "MEAN",
         ops.mean,
         planted(

@@ -21,6 +21,14 @@ def argmax_mask(x: Any, *, axis: tuple[int, ...]) -> Any:
     return np.moveaxis(first.reshape(moved.shape), last, axis)
 
 
+def wide_sum(x: Any, *, axis: tuple[int, ...], keepdims: bool) -> Any:
+    """The sum along the axes, of floats narrower than 64 bits in float64 and rounded once."""
+    x = np.asarray(x)
+    if x.dtype.kind not in "fV" or x.dtype.itemsize >= 8:
+        return np.sum(x, axis=axis, keepdims=keepdims)
+    return np.sum(x, axis=axis, keepdims=keepdims, dtype=np.float64).astype(x.dtype)
+
+
 def norm_scale(x: Any, *, axis: tuple[int, ...]) -> Any:
     """The power of two 2^e with 2^e <= max |x| < 2^(e + 1) along the axes.
 

@@ -1,5 +1,6 @@
 """JAX functions of the reductions that no single JAX call gives."""
 
+import math
 from typing import Any
 
 import jax.numpy as jnp
@@ -31,6 +32,39 @@ def _places(shape: tuple[int, ...], axis: tuple[int, ...]) -> Any:
         row = lax.broadcasted_iota(np.int32, shape, a)
         place = row if place is None else lax.add(lax.mul(place, np.int32(shape[a])), row)
     return lax.full(shape, 0, np.int32) if place is None else place
+
+
+def wide_sum(x: Any, *, axis: tuple[int, ...], keepdims: bool) -> Any:
+    """The sum along the axes, of float32 without the errors of partial sums.
+
+    Elements are cut at one place (Rump, Ogita & Oishi, SIAM J. Sci. Comput. 31(1), 2008, section
+    3): the upper parts are multiples of one unit and add up without error in any order, the lower
+    parts are small. Where the cut would overflow or there is nothing to cut, the plain sum.
+    """
+    n = math.prod(x.shape[a] for a in axis)
+    if x.dtype.itemsize > 4 or n < 2:
+        return jnp.sum(x, axis=axis, keepdims=keepdims)
+    size = total(lax.reduce_max, lax.abs(x), axis, True)
+    unit = lax.mul(size, np.asarray(2.0 * n, x.dtype))
+    unit = where(lax.is_finite(unit), unit, 0)
+    cut = spread(unit, x.shape, x.dtype)
+    upper = lax.sub(lax.add(x, cut), cut)
+    parts = (upper, lax.sub(x, upper))
+    if n > _ONE_PASS:
+        whole, rest = (jnp.sum(part, axis=axis, keepdims=keepdims) for part in parts)
+        return lax.add(whole, rest)
+    # two reductions might compute x with and without fma and cut it at two places; one of pairs
+    # adds up in order, which is right for few terms alone
+    zero = np.zeros((), x.dtype)
+    found = lax.add(*lax.reduce(parts, (zero, zero), _add_pairs, axis))
+    return lax.expand_dims(found, sorted(a % x.ndim for a in axis)) if keepdims else found
+
+
+_ONE_PASS = 128
+
+
+def _add_pairs(a: Any, b: Any) -> Any:
+    return lax.add(a[0], b[0]), lax.add(a[1], b[1])
 
 
 def norm_scale(x: Any, *, axis: tuple[int, ...]) -> Any:

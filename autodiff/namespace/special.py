@@ -15,4 +15,6 @@ def __getattr__(name: str) -> Any:
     function = getattr(function, "__wrapped__", function)
     if isinstance(function, np.ufunc):
         return function
+    if name == "sinc":  # NumPy's function, which SciPy wraps as one of its own
+        return np.sinc
     raise AttributeError(f"module 'autodiff.namespace.special' has no attribute {name!r}")

@@ -76,6 +76,9 @@ def apply_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[s
     if method == "outer" and ufunc in UFUNCS:
         x, y = inputs
         return _call(ufunc, (np.reshape(x, (*np.shape(x), *(1,) * np.ndim(y))), y), kwargs)
+    if method == "reduceat" and (folds or ufunc in REDUCES):
+        kwargs.pop("dtype", None)
+        return ufunc_methods.parts(ufunc, *inputs, **kwargs)
     label = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
     fix = "write it with supported functions, or with autodiff.custom_jvp"
     if method == "at":

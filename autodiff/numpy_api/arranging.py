@@ -13,6 +13,7 @@ from autodiff import ops
 from autodiff.errors import ShapeError
 from autodiff.numpy_api import implements
 from autodiff.numpy_api.indexing import decided
+from autodiff.numpy_api.padding import COMPUTED, computed
 
 
 def arranged(function: Callable[..., Any], *arrays: Any) -> Any:
@@ -59,11 +60,14 @@ _MOVING = ("edge", "reflect", "symmetric", "wrap")
 def _pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
     if mode in _MOVING and kwargs.get("reflect_type", "even") == "even":
         return arranged(lambda x: np.pad(x, pad_width, mode), array)
+    padded = computed(array, pad_width, mode, kwargs)
+    if padded is not None:
+        return padded
     if mode not in ("constant", "empty") or set(kwargs) - {"constant_values"}:
         raise ShapeError(
             f"np.pad with mode={mode!r} and {sorted(kwargs) or 'no'} options is not supported",
             "on a traced value",
-            f"use mode 'constant' or {', '.join(map(repr, _MOVING))}, or concatenate the parts",
+            f"use mode 'constant', {', '.join(map(repr, (*_MOVING, *COMPUTED)))}, or concatenate",
         )
     low, high = _widths(pad_width, array)
     constants = kwargs.get("constant_values", 0)

@@ -26,8 +26,8 @@ UFUNCS.update(
         np.sign: ops.sign,
         np.sqrt: ops.sqrt,
         np.cbrt: ops.cbrt,
-        np.square: ops.square,
-        np.reciprocal: ops.reciprocal,
+        np.square: lambda x: ops.square(x.astype(np.int8) if x.dtype == np.bool_ else x),
+        np.reciprocal: lambda x: _reciprocal(x),
         np.power: ops.pow,
         np.float_power: lambda x, y: ops.pow(_double(x), _double(y)),
         np.maximum: ops.maximum,
@@ -99,6 +99,9 @@ UFUNCS.update(
         np.fmod: ops.rem,
         np.divmod: lambda x, y: (ops.floor_div(x, y), ops.mod(x, y)),
         np.ldexp: lambda x, n: _ldexp(_inexact(x), n),
+        np.frexp: lambda x: _frexp(_inexact(x)),
+        np.left_shift: lambda x, n: _shifted(x, n, ops.mul),
+        np.right_shift: lambda x, n: _shifted(x, n, ops.floor_div),
         np.modf: lambda x: _modf(_inexact(x)),
     }
 )
@@ -136,6 +139,16 @@ def _logaddexp2(x: Any, y: Any) -> Any:
     return ops.logaddexp(_LN2 * x, _LN2 * y) / _LN2
 
 
+def _reciprocal(x: Any) -> Any:
+    if x.dtype.kind not in "biu":
+        return ops.reciprocal(x)
+    x = x.astype(np.int8) if x.dtype == np.bool_ else x
+    with np.errstate(all="ignore"):
+        pole = np.reciprocal(np.zeros((), x.dtype))
+    unit = ops.abs(x) == 1  # all that integer division leaves
+    return ops.where(x == 0, pole, ops.where(unit, x, np.zeros((), x.dtype)))
+
+
 def _heaviside(x: Any, h: Any) -> Any:
     return ops.where(x == 0, h, ops.step(x))
 
@@ -143,6 +156,43 @@ def _heaviside(x: Any, h: Any) -> Any:
 def _modf(x: Any) -> Any:
     whole = ops.trunc(x)
     return ops.where(ops.isinf(x), np.zeros((), x.dtype), x - whole), whole
+
+
+def _frexp(x: Any) -> Any:
+    """x = m 2^e with 1/2 <= |m| < 1; the exponent is held fixed, so the slope of m is 2^-e."""
+    scale = ops.norm_scale(x, ())
+    plain = (x != 0) & ops.isfinite(x)
+    exponent = ops.round(ops.log2(scale)) + 1
+    m = ops.where(plain, x / scale / 2, x)
+    return m, ops.cast(ops.where(plain, exponent, np.zeros((), x.dtype)), np.int32)
+
+
+def _shifted(x: Any, n: Any, function: Any) -> Any:
+    """Times, or floor division by, 2^n; by the width of the type or more, what NumPy gives."""
+    x, n = promote(x, n)
+    if x.dtype.kind not in "biu":
+        raise TracerError(
+            f"a shift of {x.dtype.name} by {n.dtype.name}",
+            quoted(user_line()),
+            "shifts are of integers: use np.ldexp(x, n)",
+        )
+    x, n = (v.astype(np.int8) if v.dtype == np.bool_ else v for v in (x, n))
+    bits = 8 * x.dtype.itemsize
+    inside = (n >= 0) & (n < bits - (x.dtype.kind == "i"))
+    zero = np.zeros((), x.dtype)
+    far = (
+        zero
+        if function is ops.mul
+        else ops.where(x < 0, zero - 1, zero)
+        if x.dtype.kind == "i"
+        else zero
+    )
+    power = ops.pow(np.asarray(2, x.dtype), ops.where(inside, n, zero))
+    value = function(x, power)
+    if function is ops.mul and x.dtype.kind == "i":  # the top bit alone is left of x
+        top = ops.where((n == bits - 1) & (ops.mod(x, np.asarray(2, x.dtype)) == 1), 1, 0)
+        far = top.astype(x.dtype) * np.asarray(np.iinfo(x.dtype).min, x.dtype)
+    return ops.where(inside, value, far)
 
 
 def _ldexp(x: Any, n: Any) -> Any:

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from autodiff import ops
+from autodiff.errors import ShapeError
 from autodiff.numpy_api import implements
 
 
@@ -20,6 +21,35 @@ def _polyval(p: Any, x: Any) -> Any:
     for i in range(p.shape[0]):
         y = y * x + p[i]
     return y
+
+
+@implements(np.polyfit)
+def _polyfit(
+    x: Any, y: Any, deg: Any, rcond: Any = None, full: bool = False, w: Any = None, cov: Any = False
+) -> Any:
+    """Least squares by the columns x^deg ... 1, each scaled to length 1, as NumPy's."""
+    if full or cov is not False or np.ndim(deg) or deg < 0:
+        raise ShapeError(
+            "np.polyfit of traced values with full=True, cov=True, or a degree that is no int",
+            "in np.polyfit",
+            "fit alone: np.polyfit(x, y, deg); np.linalg.lstsq has residuals and rank",
+        )
+    x, y = (_valued(v) + 0.0 for v in (x, y))
+    if np.ndim(x) != 1 or np.ndim(y) not in (1, 2) or len(x) != len(y) or not len(x):
+        raise ShapeError(
+            f"np.polyfit takes a vector x and values y at it, got {np.shape(x)} and {np.shape(y)}",
+            "in np.polyfit",
+            "y is of shape (n,) or (n, k) for x of shape (n,)",
+        )
+    columns = np.stack([x**k for k in range(int(deg), 0, -1)] + [ops.ones_like(x)], axis=1)
+    if w is not None:
+        w = _valued(w)
+        columns = columns * w[:, None]
+        y = y * (w[:, None] if np.ndim(y) == 2 else w)
+    scale = ops.norm(columns, 2, 0)
+    cutoff = len(x) * np.finfo(x.dtype).eps if rcond is None else rcond
+    found = ops.lstsq(columns / scale, y, cutoff)
+    return found / (scale[:, None] if np.ndim(y) == 2 else scale)
 
 
 @implements(np.vander)

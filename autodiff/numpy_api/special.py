@@ -41,7 +41,7 @@ UFUNCS.update(
         sp.ndtri: ops.ndtri,
         sp.gammaln: ops.lgamma,
         sp.gamma: ops.gamma,
-        sp.rgamma: lambda x: ops.reciprocal(ops.gamma(x)),
+        sp.rgamma: lambda x: _rgamma(*promote(x, inexact=True)),
         sp.betaln: lambda a, b: _betaln(*promote(a, b, inexact=True)),
         sp.psi: ops.digamma,
         sp.gammainc: ops.igamma,
@@ -59,6 +59,18 @@ UFUNCS.update(
         sp._ufuncs._riemann_zeta: lambda s: ops.zeta(s, 1.0),
     }
 )
+
+
+def _rgamma(x: Any) -> Any:
+    """1 / Gamma(x), and Gamma(1 - x) sin(pi x) / pi (DLMF 5.5.3) for x < 1/2."""
+    low = x < 0.5
+    half = np.asarray(0.5, x.dtype)
+    z = ops.where(low, x, half)
+    turns = ops.round(z)
+    sign = 1 - 2 * ops.mod(turns, np.asarray(2.0, x.dtype))
+    sine = sign * ops.sin(np.asarray(np.pi, x.dtype) * (z - turns))
+    upper = ops.reciprocal(ops.gamma(ops.where(low, half, x)))
+    return ops.where(low, ops.gamma(1 - z) * sine / np.asarray(np.pi, x.dtype), upper)
 
 
 _STIRLING = 10.0  # from here on the series below is right to the last bit of float64

@@ -10,6 +10,7 @@ from autodiff import ops
 from autodiff.errors import ShapeError
 from autodiff.families import axis_tuple
 from autodiff.numpy_api import ACCUMULATES, FUNCTIONS, REDUCES, UFUNCS
+from autodiff.numpy_api.indexing import decided
 from autodiff.numpy_api.reductions import typed
 from autodiff.ops.reduction import as_array, reduced, rows_last
 from autodiff.ops.scan import scan
@@ -166,3 +167,27 @@ def with_axes(ufunc: Any, inputs: Sequence[Any], axes: Any) -> Any:
     ]
     out = UFUNCS[ufunc](*moved)
     return np.moveaxis(out, tuple(range(-ranks[-1], 0)), named[-1]) if ranks[-1] else out
+
+
+def parts(ufunc: Any, a: Any, indices: Any, axis: int = 0) -> Any:
+    """`ufunc.reduceat`: each part from one index to the next; the element where that is not after.
+
+    The indices are fixed integers. NumPy's own function says what is out of range.
+    """
+    places = decided(indices, f"np.{ufunc.__name__}.reduceat")
+    places = np.asarray(places, np.int64)
+    (axis,) = axis_tuple(axis, np.ndim(a), f"{ufunc.__name__}.reduceat")
+    n = np.shape(a)[axis]
+    if places.ndim != 1 or np.any((places < 0) | (places >= n)):
+        raise ShapeError(
+            f"np.{ufunc.__name__}.reduceat takes a vector of indices from 0 to {n - 1}",
+            f"in np.{ufunc.__name__}.reduceat, operand of shape {np.shape(a)}, axis {axis}",
+            "the last part ends with the axis: leave its end out",
+        )
+    ends = [*places[1:].tolist(), n]
+    lead = (slice(None),) * axis
+    found = [
+        ufunc.reduce(a[(*lead, slice(start, stop if stop > start else start + 1))], axis=axis)
+        for start, stop in zip(places.tolist(), ends, strict=True)
+    ]
+    return np.stack(found, axis=axis)

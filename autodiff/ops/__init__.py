@@ -1,5 +1,8 @@
 """A public function for every op, usable on arrays and traced values alike."""
 
+from typing import NoReturn
+
+from autodiff.errors import UnknownNameError, nearest
 from autodiff.ops.activation import *
 from autodiff.ops.arrange import *
 from autodiff.ops.attention import *
@@ -51,3 +54,13 @@ from autodiff.ops.transcendental import *
 from autodiff.ops.transposed_convolution import *
 from autodiff.ops.trigonometry import *
 from autodiff.ops.while_loop import *
+
+
+def __getattr__(name: str) -> NoReturn:
+    if name.startswith("_"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise UnknownNameError(
+        f"autodiff.ops has no function {name!r}",
+        "in autodiff.ops",
+        nearest(name, globals()) or "dir(autodiff.ops) lists all",
+    )

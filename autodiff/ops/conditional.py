@@ -13,18 +13,22 @@ from autodiff.op import Op, define
 from autodiff.program import Program, Spec
 from autodiff.reverse import vjp_eval
 from autodiff.subprogram import distinct, lift, same_specs, same_tree, select, with_consts, zeros
-from autodiff.trace import as_value, bind, find_trace, program_of
+from autodiff.trace import as_value, bind, find_trace, program_of, require_callable, spec_of
 
 # --- IF ------------------------------------------------------------------------------------
 
 
-def _if_spec(predicate: Spec, *operands: Spec, branches: tuple[Program, Program]) -> Any:
+def _if_predicate(predicate: Spec) -> None:
     if predicate.shape != () or predicate.dtype != np.bool_:
         raise ShapeError(
             f"the predicate of a cond is {predicate}, not a bool scalar",
             "in op IF",
             "reduce it with np.any or np.all",
         )
+
+
+def _if_spec(predicate: Spec, *operands: Spec, branches: tuple[Program, Program]) -> Any:
+    _if_predicate(predicate)
     for branch in branches:
         same_specs("cond operands", branch.in_specs, operands)
     same_specs("cond branches", branches[1].out_specs, branches[0].out_specs)
@@ -132,11 +136,14 @@ def cond(predicate: Any, true_fun: Any, false_fun: Any, *operands: Any) -> Any:
     the results are selected, and the branch not chosen contributes no derivative.
     Raises ShapeError, TreeError where the branches' results differ.
     """
+    require_callable(true_fun, "cond")
+    require_callable(false_fun, "cond")
     leaves, in_tree = tree.flatten(operands)
     values = [as_value(leaf, "operand") for leaf in leaves]
     predicate = as_value(predicate, "predicate")
     if predicate.dtype != np.bool_:
         predicate = predicate != 0
+    _if_predicate(spec_of(predicate))
     programs = [lift(f, values, in_tree, concrete=False) for f in (true_fun, false_fun)]
     captured = distinct(*(c for _, c in programs))
     (yes, _), (no, _) = programs

@@ -14,7 +14,7 @@ from autodiff.forward import jvp_eval
 from autodiff.op import Op, define
 from autodiff.program import Program, Spec
 from autodiff.subprogram import closed, lift
-from autodiff.trace import as_value, bind, find_trace
+from autodiff.trace import as_value, bind, find_trace, quoted, require_callable, user_line
 
 # --- GUARD ---------------------------------------------------------------------------------
 
@@ -148,7 +148,11 @@ def tap(name: Any, x: Any) -> Any:
     opened with `autodiff.taps.collect()`; with none open a tap costs nothing but an identity.
     """
     if not isinstance(name, str) or not name:
-        raise TracerError(f"tap name {name!r} is not a non-empty string", "", 'ad.tap("name", x)')
+        raise TracerError(
+            f"tap name {name!r} is not a non-empty string",
+            quoted(user_line()),
+            'name the value: autodiff.tap("name", x)',
+        )
     return bind("TAP", as_value(x, "tapped value"), name=name)
 
 
@@ -204,6 +208,7 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
     Arguments: a function of arrays in any containers. Returns a function with the same values and
     derivatives; memory for the backward pass falls to its inputs, time grows by one evaluation.
     """
+    require_callable(f, "checkpoint")
 
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
         leaves, in_tree = tree.flatten(args)

@@ -24,7 +24,16 @@ from autodiff.reverse import linear_expanded, transpose_eval
 from autodiff.simplify import dead_code
 from autodiff.strong import protection
 from autodiff.subprogram import Rule, distinct, lift, same_specs, same_tree, with_consts, zeros
-from autodiff.trace import as_value, bind, find_trace, function_name, quoted, spec_of, user_line
+from autodiff.trace import (
+    as_value,
+    bind,
+    find_trace,
+    function_name,
+    quoted,
+    require_callable,
+    spec_of,
+    user_line,
+)
 
 # --- CUSTOM_JVP ----------------------------------------------------------------------------
 
@@ -125,6 +134,7 @@ class custom_jvp:
     """
 
     def __init__(self, fun: Callable[..., Any]) -> None:
+        require_callable(fun, "custom_jvp")
         self.fun = fun
         self.rule: Callable[..., Any] | None = None
         self.tracing = False

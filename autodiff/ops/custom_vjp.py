@@ -22,7 +22,16 @@ from autodiff.ops.custom_rules import (
 from autodiff.program import Program, Spec
 from autodiff.strong import run_strong
 from autodiff.subprogram import Rule, lift, same_specs, same_tree, with_consts, zeros
-from autodiff.trace import as_value, bind, find_trace, function_name, quoted, spec_of, user_line
+from autodiff.trace import (
+    as_value,
+    bind,
+    find_trace,
+    function_name,
+    quoted,
+    require_callable,
+    spec_of,
+    user_line,
+)
 
 # --- CUSTOM_VJP ----------------------------------------------------------------------------
 
@@ -125,6 +134,7 @@ class custom_vjp:
     """
 
     def __init__(self, fun: Callable[..., Any]) -> None:
+        require_callable(fun, "custom_vjp")
         self.fun = fun
         self.rules: tuple[Callable[..., Any], Callable[..., Any]] | None = None
         self.tracing = False

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from autodiff.families import add_tangents, axis_tuple, composite, unary
+from autodiff.ops.balance import balanced
 from autodiff.ops.reduction import Axis, expand, reduced, total
 from autodiff.ops.softmax import (
     batch_rows,
@@ -135,8 +136,11 @@ def _divergence_spec(kind: str) -> Any:
     return spec
 
 
-def _divergence_rules(kind: str, gradients: Any) -> dict[str, Any]:
-    """Rules of a loss per row from its gradients(x, y, axis, wanted), None where not wanted."""
+def _divergence_rules(kind: str, gradients: Any, teacher: int) -> dict[str, Any]:
+    """Rules of a loss per row from its gradients(x, y, axis, wanted), None where not wanted.
+
+    `teacher` is the place of the teacher's logits among the operands.
+    """
 
     def jvp(primals: Any, tangents: Any, y: Any, *, axis: tuple[int, ...]) -> Any:
         wanted = tuple(t is not None for t in tangents)
@@ -151,7 +155,8 @@ def _divergence_rules(kind: str, gradients: Any) -> dict[str, Any]:
     def vjp(ct: Any, primals: Any, y: Any, *, axis: tuple[int, ...]) -> tuple[Any, ...]:
         del y
         seed = expand(ct, np.shape(primals[0]), axis)
-        return tuple(seed * g for g in gradients(*primals, axis, (True, True)))
+        p = bind("SOFTMAX", primals[teacher], axis=axis)
+        return tuple(seed * balanced(g, p, axis) for g in gradients(*primals, axis, (True, True)))
 
     return {
         "jvp": widened_rule(jvp),
@@ -179,7 +184,7 @@ composite(
     "SOFT_CROSS_ENTROPY",
     widened_body(_soft_cross_entropy_body),
     spec=_divergence_spec("SOFT_CROSS_ENTROPY"),
-    **_divergence_rules("SOFT_CROSS_ENTROPY", _soft_cross_entropy_gradients),
+    **_divergence_rules("SOFT_CROSS_ENTROPY", _soft_cross_entropy_gradients, teacher=1),
 )
 
 
@@ -249,7 +254,7 @@ composite(
     "KL_DIVERGENCE",
     widened_body(_kl_body),
     spec=_divergence_spec("KL_DIVERGENCE"),
-    **_divergence_rules("KL_DIVERGENCE", _kl_gradients),
+    **_divergence_rules("KL_DIVERGENCE", _kl_gradients, teacher=0),
 )
 
 

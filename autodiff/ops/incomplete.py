@@ -21,6 +21,7 @@ from autodiff.ops.special import digamma, polygamma
 from autodiff.ops.transcendental import log, log1p
 from autodiff.program import Spec
 from autodiff.trace import bind
+from autodiff.widen import widened_rule
 
 __all__ = [
     "beta_density",
@@ -51,8 +52,8 @@ gamma_density = binary(
     "GAMMA_DENSITY",
     kernels.gamma_density,
     tangents=(
-        lambda t, a, x, y: t * (y * _gamma_density_a(1, a, x)),
-        lambda t, a, x, y: t * (y * ((a - 1) / _nonzero(x) - 1)),
+        widened_rule(lambda t, a, x, y: t * (y * _gamma_density_a(1, a, x))),
+        widened_rule(lambda t, a, x, y: t * (y * ((a - 1) / _nonzero(x) - 1))),
     ),
     kinds="fV",
     jax="rules:gamma_density",
@@ -85,9 +86,11 @@ binary(
     "IGAMMA_A",
     kernels.igamma_a,
     tangents=(
-        lambda t, a, x, y, *, order: t * bind("IGAMMA_A", a, x, order=order + 1),
-        lambda t, a, x, y, *, order: (
-            t * (bind("GAMMA_DENSITY", a, x) * _gamma_density_a(order, a, x))
+        widened_rule(lambda t, a, x, y, *, order: t * bind("IGAMMA_A", a, x, order=order + 1)),
+        widened_rule(
+            lambda t, a, x, y, *, order: (
+                t * (bind("GAMMA_DENSITY", a, x) * _gamma_density_a(order, a, x))
+            )
         ),
     ),
     kinds="fV",
@@ -136,7 +139,7 @@ def _ternary(kind: str, impl: Any, tangents: tuple[Tangent, Tangent, Tangent], d
             kind,
             spec,
             impl=impl,
-            jvp=jvp,
+            jvp=widened_rule(jvp),
             batch=batch_broadcasting(kind),
             elementwise=True,
             jax=f"rules:{kind.lower()}",

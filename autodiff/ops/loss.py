@@ -8,11 +8,11 @@ import numpy as np
 from autodiff.errors import ShapeError
 from autodiff.families import axis_tuple, batch_leading, composite, nondiff, promote, whole
 from autodiff.kernels import loss as kernels
-from autodiff.ops.reduction import Axis, as_array, inexact, reduced
-from autodiff.ops.softmax import check_floating, pair
+from autodiff.ops.reduction import Axis, as_array, expand, inexact, reduced
+from autodiff.ops.softmax import batch_rows, check_floating, log_softmax_pullback, others, pair
 from autodiff.program import Spec
 from autodiff.trace import bind
-from autodiff.widen import widened_body
+from autodiff.widen import widened_body, widened_rule
 
 __all__ = [
     "cosine_similarity",
@@ -105,10 +105,27 @@ def _cross_entropy_body(x: Any, y: Any, *, axis: int) -> Any:
     return -bind("SUM", bind("STRONG_MUL", y, logp), axis=(axis,), keepdims=False)
 
 
+def _cross_entropy_vjp(ct: Any, primals: Any, y: Any, *, axis: int) -> tuple[Any, ...]:
+    """g p_i, and -g sum_{j != t} p_j at the label t; probabilities as the body has it."""
+    del y
+    x, labels = primals
+    if labels.dtype.kind not in "iu":
+        seed = -expand(ct, np.shape(x), (axis,))
+        logits = log_softmax_pullback(bind("STRONG_MUL", labels, seed), x, (axis,))
+        return logits, bind("STRONG_MUL", seed, bind("LOG_SOFTMAX", x, axis=(axis,)))
+    hot = bind("LABEL_MASK", labels, classes=np.shape(x)[axis], axis=axis)
+    known = bind("ANY", hot, axis=(axis,), keepdims=True)
+    seed = bind("WHERE", known, expand(ct, np.shape(x), (axis,)), np.zeros((), ct.dtype))
+    p = bind("SOFTMAX", x, axis=(axis,))
+    return bind("WHERE", hot, -others(p, hot, (axis,)) * seed, p * seed), None
+
+
 composite(
     "CROSS_ENTROPY",
     widened_body(_cross_entropy_body),
     spec=_rows_loss_spec("CROSS_ENTROPY", "either"),
+    vjp=widened_rule(_cross_entropy_vjp),
+    batch=batch_rows("CROSS_ENTROPY"),
 )
 
 

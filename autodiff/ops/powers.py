@@ -116,6 +116,8 @@ def pow(x: Any, y: Any) -> Any:
     """
     if type(y) in (int, float) and y == 2:
         kind = x.dtype.kind if is_array(x) else np.asarray(x).dtype.kind
+        if kind == "b" and isinstance(y, int):  # NumPy squares bools as int8
+            return square(x.astype(np.int8) if is_array(x) else np.int8(x))
         if kind in "fcV" or (kind in "iu" and isinstance(y, int)):  # integers ** 2.0 are floats
             return square(x)
     x, y = promote(x, y)

@@ -23,7 +23,19 @@ from autodiff.program import Spec
 from autodiff.trace import bind
 from autodiff.widen import widened_body
 
-__all__ = ["all", "any", "argmax", "argmax_mask", "argmin", "max", "mean", "min", "prod", "sum"]
+__all__ = [
+    "all",
+    "any",
+    "argmax",
+    "argmax_mask",
+    "argmin",
+    "max",
+    "mean",
+    "min",
+    "prod",
+    "sum",
+    "wide_sum",
+]
 
 Axis = int | tuple[int, ...] | list[int] | None
 
@@ -57,6 +69,11 @@ def extent(shape: tuple[int, ...], axis: tuple[int, ...]) -> int:
 def total(x: Any, axis: tuple[int, ...]) -> Any:
     """The sum along axes, which stay as extents of 1."""
     return bind("SUM", x, axis=axis, keepdims=True)
+
+
+def wide_total(x: Any, axis: tuple[int, ...]) -> Any:
+    """`total` without the errors of partial sums."""
+    return bind("WIDE_SUM", x, axis=axis, keepdims=True)
 
 
 def as_array(x: Any) -> Any:
@@ -134,6 +151,34 @@ def sum(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     """
     x = widened_integers(x)
     return bind("SUM", x, axis=axis_tuple(axis, np.ndim(x), "SUM"), keepdims=bool(keepdims))
+
+
+linear(
+    "WIDE_SUM",
+    kernels.wide_sum,
+    spec=_reduction_spec("WIDE_SUM", "fV"),
+    transpose=_sum_transpose,
+    batch=batch_leading("WIDE_SUM", shift=("axis",)),
+    exact="impl",
+    jax="rules:wide_sum",
+    doc="The sum along axes, right to an ulp of the largest element.",
+)
+
+
+def wide_sum(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+    """The sum of real elements along axes, right to an ulp of the largest of them.
+
+    y = sum_i x_i, in float64 for narrower floats and rounded once; on a device that has no float64
+    to spend, as two sums of parts that are cut so that the larger one has no error.
+
+    Arguments: x, real (integers become float64); axis and keepdims as in `sum`.
+    Returns what `sum` returns, NaN and infinities too. Linear.
+    Raises ShapeError for axes that do not exist or repeat.
+    """
+    x = inexact(x)
+    return bind(
+        "WIDE_SUM", x, axis=axis_tuple(axis, np.ndim(x), "WIDE_SUM"), keepdims=bool(keepdims)
+    )
 
 
 def _mean_body(x: Any, *, axis: tuple[int, ...], keepdims: bool) -> Any:

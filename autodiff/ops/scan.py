@@ -16,8 +16,8 @@ from autodiff.op import Op, define
 from autodiff.program import Program, Spec
 from autodiff.reverse import vjp_eval
 from autodiff.strong import protection
-from autodiff.subprogram import lift, same_specs, same_tree, with_consts, zeros
-from autodiff.trace import as_value, bind, program_of, quoted, spec_of, user_line
+from autodiff.subprogram import keeping_narrow, lift, same_specs, same_tree, with_consts, zeros
+from autodiff.trace import as_value, bind, program_of, quoted, require_callable, spec_of, user_line
 
 # --- SCAN ----------------------------------------------------------------------------------
 
@@ -265,12 +265,14 @@ def scan(
     from the last row to the first. Returns the last carry and the ys stacked along a first axis.
     Raises ShapeError where extents, or the carry's shapes and dtypes, disagree.
     """
+    require_callable(f, "scan")
     carry_leaves, carry_tree = tree.flatten(init)
     x_leaves, _ = tree.flatten(xs)
     state = [as_value(leaf, "initial carry") for leaf in carry_leaves]
     rows = [as_value(leaf, "scanned value") for leaf in x_leaves]
     count = _scan_length(rows, length)
     row_specs = [Spec(tuple(r.shape[1:]), r.dtype) for r in rows]
+    f = keeping_narrow(f, init, _carry)
     in_tree = tree.flatten((init, xs))[1]
     body, captured = lift(f, [*map(spec_of, state), *row_specs], in_tree, concrete=False)
     parts = tree.unflatten(body.out_tree, [a.spec for a in body.outputs])
@@ -296,6 +298,11 @@ def scan(
         tree.unflatten(carry_tree, results[: len(state)]),
         tree.unflatten(y_tree, results[len(state) :]),
     )
+
+
+def _carry(result: Any) -> Any:
+    """The carry of a pair (carry, y); what is no pair as it is."""
+    return result[0] if isinstance(result, tuple | list) and len(result) == 2 else result
 
 
 def _scan_length(rows: list[Any], length: int | None) -> int:

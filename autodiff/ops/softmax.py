@@ -22,8 +22,18 @@ from autodiff.families import (
     composite,
     promote,
 )
+from autodiff.ops.balance import balanced, share
 from autodiff.ops.elementwise import cast
-from autodiff.ops.reduction import Axis, as_array, expand, extent, inexact, reduced, total
+from autodiff.ops.reduction import (
+    Axis,
+    as_array,
+    expand,
+    extent,
+    inexact,
+    reduced,
+    total,
+    wide_total,
+)
 from autodiff.program import Spec
 from autodiff.trace import bind, spec_of
 from autodiff.widen import widened_body, widened_rule
@@ -48,7 +58,7 @@ def pick(x: Any, hot: Any, axis: tuple[int, ...]) -> Any:
 
 def others(x: Any, hot: Any, axis: tuple[int, ...]) -> Any:
     """The sum of the elements where the mask does not hold."""
-    return total(bind("WHERE", hot, np.zeros((), x.dtype), x), axis)
+    return wide_total(bind("WHERE", hot, np.zeros((), x.dtype), x), axis)
 
 
 def centred_product(p: Any, hot: Any, v: Any, axis: tuple[int, ...]) -> Any:
@@ -57,8 +67,13 @@ def centred_product(p: Any, hot: Any, v: Any, axis: tuple[int, ...]) -> Any:
     p_i (d_i - m) with d = v - v_k and m = sum_{j != k} p_j d_j, so that entry k is -p_k m. A
     constant v gives exactly 0.
     """
+    return p * _centred_at_mean(p, hot, v, axis)
+
+
+def _centred_at_mean(p: Any, hot: Any, v: Any, axis: tuple[int, ...]) -> Any:
+    """v - sum_j p_j v_j, by way of v - v_k."""
     d = v - pick(v, hot, axis)
-    return p * (d - total(p * d, axis))
+    return d - wide_total(p * d, axis)
 
 
 def rows_spec(kind: str) -> Any:
@@ -99,12 +114,13 @@ def pair(kind: str, x: Any, y: Any) -> tuple[Any, Any]:
 def batch_rows(kind: str) -> Any:
     """Batching rule of an op on operands of one shape: all carry the batch axis, axes shift."""
 
-    def batch(size: int, args: Any, batched: Any, *, axis: tuple[int, ...]) -> tuple[Any, bool]:
+    def batch(size: int, args: Any, batched: Any, *, axis: Any) -> tuple[Any, bool]:
         full = [
             a if b else np.broadcast_to(a, (size, *np.shape(a)))
             for a, b in zip(args, batched, strict=True)
         ]
-        return bind(kind, *full, axis=tuple(a + 1 for a in axis)), True
+        moved = axis + 1 if isinstance(axis, int) else tuple(a + 1 for a in axis)
+        return bind(kind, *full, axis=moved), True
 
     return batch
 
@@ -112,12 +128,19 @@ def batch_rows(kind: str) -> Any:
 # --- SOFTMAX -------------------------------------------------------------------------------
 
 
-def _softmax_body(x: Any, *, axis: tuple[int, ...]) -> Any:
-    hot = first_max(x, axis)
-    z = x - pick(x, hot, axis)
+def _centred(x: Any, axis: tuple[int, ...]) -> tuple[Any, Any, Any]:
+    """z = x - x_k, exp(z) and S, its sum without k; for bodies, which nothing differentiates."""
+    if extent(np.shape(x), axis) == 0:
+        return x, x, total(x, axis)
+    z = x - bind("MAX", x, axis=axis, keepdims=True)
     e = np.exp(z)
     # z_k is 0, or NaN where the maximum is infinite or NaN: then the whole row is NaN
-    return e / (1 + total(bind("WHERE", hot, z, e), axis))
+    return z, e, total(bind("WHERE", first_max(x, axis), z, e), axis)
+
+
+def _softmax_body(x: Any, *, axis: tuple[int, ...]) -> Any:
+    _, e, rest = _centred(x, axis)
+    return e / (1 + rest)
 
 
 def _softmax_jvp(primals: Any, tangents: Any, p: Any, *, axis: tuple[int, ...]) -> Any:
@@ -125,7 +148,8 @@ def _softmax_jvp(primals: Any, tangents: Any, p: Any, *, axis: tuple[int, ...]) 
 
 
 def _softmax_vjp(ct: Any, primals: Any, p: Any, *, axis: tuple[int, ...]) -> tuple[Any, ...]:
-    return (centred_product(p, first_max(primals[0], axis), ct, axis),)
+    c = _centred_at_mean(p, first_max(primals[0], axis), ct, axis)
+    return (p * (c - share(p * c, p, axis)),)
 
 
 composite(
@@ -156,9 +180,8 @@ def softmax(x: Any, axis: Axis = -1) -> Any:
 
 
 def _log_softmax_body(x: Any, *, axis: tuple[int, ...]) -> Any:
-    hot = first_max(x, axis)
-    z = x - pick(x, hot, axis)
-    return z - np.log1p(total(bind("WHERE", hot, z, np.exp(z)), axis))
+    z, _, rest = _centred(x, axis)
+    return z - np.log1p(rest)
 
 
 def _log_softmax_jvp(primals: Any, tangents: Any, y: Any, *, axis: tuple[int, ...]) -> Any:
@@ -170,15 +193,19 @@ def _log_softmax_jvp(primals: Any, tangents: Any, y: Any, *, axis: tuple[int, ..
     return d - total(bind("SOFTMAX", x, axis=axis) * d, axis)
 
 
-def _log_softmax_vjp(ct: Any, primals: Any, y: Any, *, axis: tuple[int, ...]) -> tuple[Any, ...]:
+def log_softmax_pullback(ct: Any, x: Any, axis: tuple[int, ...]) -> Any:
     """g_i - p_i sum_j g_j, and at k q g_k - p_k sum_{j != k} g_j with q = sum_{j != k} p_j."""
-    del y
-    (x,) = primals
     hot = first_max(x, axis)
     p = bind("SOFTMAX", x, axis=axis)
     rest = others(ct, hot, axis)
     dominant = others(p, hot, axis) * ct - p * rest
-    return (bind("WHERE", hot, dominant, ct - p * (rest + pick(ct, hot, axis))),)
+    g = bind("WHERE", hot, dominant, ct - p * (rest + pick(ct, hot, axis)))
+    return balanced(g, p, axis)
+
+
+def _log_softmax_vjp(ct: Any, primals: Any, y: Any, *, axis: tuple[int, ...]) -> tuple[Any, ...]:
+    del y
+    return (log_softmax_pullback(ct, primals[0], axis),)
 
 
 composite(

@@ -14,8 +14,17 @@ from autodiff.interpret import run
 from autodiff.op import Op, define
 from autodiff.ops.scan import scan_residual, scan_vjp
 from autodiff.program import Program, Spec
-from autodiff.subprogram import distinct, lift, same_specs, same_tree, select, with_consts, zeros
-from autodiff.trace import as_value, bind, program_of, quoted, spec_of, user_line
+from autodiff.subprogram import (
+    distinct,
+    keeping_narrow,
+    lift,
+    same_specs,
+    same_tree,
+    select,
+    with_consts,
+    zeros,
+)
+from autodiff.trace import as_value, bind, program_of, quoted, require_callable, spec_of, user_line
 
 # --- WHILE ---------------------------------------------------------------------------------
 
@@ -202,12 +211,15 @@ def while_loop(cond_fun: Any, body_fun: Any, init_val: Any, max_steps: int | Non
     Raises MissingRuleError in reverse mode without `max_steps`, ShapeError where the body changes
     shapes or dtypes.
     """
+    require_callable(cond_fun, "while_loop")
+    require_callable(body_fun, "while_loop")
     if max_steps is not None and whole(max_steps, "max_steps") < 0:
         where = quoted(user_line())
         raise ShapeError(f"max_steps is {max_steps}", where, "pass an int of 0 or more, or None")
     leaves, in_tree = tree.flatten(init_val)
     values = [as_value(leaf, "initial value") for leaf in leaves]
     arg_tree = tree.flatten((init_val,))[1]
+    body_fun = keeping_narrow(body_fun, init_val, lambda result: result)
     body, body_captured = lift(body_fun, values, arg_tree, concrete=False)
     same_tree("while_loop body", body.out_tree, in_tree)
     values = _promoted(values, body.out_specs)

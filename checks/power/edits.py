@@ -97,14 +97,14 @@ def lost_sums(program: Program, known: int) -> Iterator[Site]:
     """A sum over axes that took the first entry only."""
     linear = linear_values(program, known)
     for number, eq in enumerate(program.equations):
-        if eq.op.kind in ("SUM_TO", "SUM") and eq.inputs[0] in linear:
+        if eq.op.kind in ("SUM_TO", "SUM", "WIDE_SUM") and eq.inputs[0] in linear:
             if eq.inputs[0].spec.size != eq.outputs[0].spec.size:
                 yield Site(number, _first_entry)
 
 
 def _first_entry(eq: Equation, args: list[Any]) -> tuple[Any, ...]:
     (x,), spec, target = args, eq.inputs[0].spec, eq.outputs[0].spec
-    if eq.op.kind == "SUM":
+    if eq.op.kind in ("SUM", "WIDE_SUM"):
         summed = set(eq.params["axis"])
     else:
         own = (1,) * (spec.ndim - target.ndim) + target.shape

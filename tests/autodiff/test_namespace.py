@@ -244,3 +244,12 @@ def test_constants_stay_arrays():
     shared = np.arange(3.0)
     assert xp.asarray(shared) is shared and xp.asarray(shared, copy=True) is not shared
     assert is_inexact(xp.eye(2).dtype) and xp.isdtype(xp.int8, "integral")
+
+
+def test_sinc_is_where_scipy_looks_for_it():
+    # with SCIPY_ARRAY_API=1 scipy.special.sinc asks the namespace, and NumPy's is no ufunc
+    from autodiff.namespace import special
+
+    x = 0.3
+    want = (np.cos(np.pi * x) - np.sinc(x)) / x
+    np.testing.assert_allclose(ad.grad(special.sinc)(x), want, rtol=1e-13)

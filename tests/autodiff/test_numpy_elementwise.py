@@ -25,6 +25,12 @@ OPERANDS = {
     np.bitwise_or: (INTEGERS, INTEGERS[::-1]),
     np.bitwise_xor: (INTEGERS, INTEGERS[::-1]),
     sp.iv: (2, X),
+    np.left_shift: (INTEGERS, np.abs(INTEGERS) % 5),
+    np.right_shift: (INTEGERS, np.abs(INTEGERS) % 5),
+    **{
+        getattr(sp, f"eval_{name}"): (3, X)
+        for name in ("legendre", "chebyt", "chebyu", "hermite", "hermitenorm", "laguerre")
+    },
     sp.ive: (0, X),
     sp.jv: (-3, X),
     sp._ufuncs._zeta: (1 + X, X),

@@ -53,6 +53,22 @@ def test_student_next_to_its_teacher(n: int, spread: float, offset: float):
     assert worst(plain[used], [want[i] for i in used]) > 0.01
 
 
+@pytest.mark.parametrize("distance", [1e-6, 1.0])
+@pytest.mark.parametrize("spread", [0.0, 1.0])
+@pytest.mark.parametrize("n", [10, 1000])
+def test_gradient_rows_sum_to_zero(n: int, spread: float, distance: float):
+    s, t = rows(20, n, spread, distance)
+    ct = np.random.default_rng(21).normal(size=(12, 1))
+
+    def student(s: Any, t: Any) -> Any:
+        return ad.grad(lambda v: np.sum(ops.soft_cross_entropy(v, t) * ct[:, 0].astype(s.dtype)))(s)
+
+    for f, x, y in ((student, s, t), (teacher_gradient, t, s)):
+        for road, g in exact.roads(f, x, y).items():
+            sums = np.abs(np.sum(g.astype(np.float64), -1)) / np.max(np.abs(g), -1)
+            assert np.max(sums) <= 1e-6, road
+
+
 @pytest.mark.parametrize("distance", [1e-4, 1e-2, 0.3, 1.0, 5.0, 50.0])
 def test_student_at_any_distance(distance: float):
     s, t = rows(1, 10, 2.0, distance)

@@ -1,5 +1,6 @@
 """Reductions: ties, zeros, no elements, rounding, conventions and error texts."""
 
+import functools
 from typing import Any
 
 import ml_dtypes
@@ -21,6 +22,24 @@ def test_interpreter_sums_are_exact_then_rounded_once():
     program = ad.trace(lambda v: ops.sum(v, 0), x)
     got = ad.interpret(program, x, precision="float32")
     np.testing.assert_array_equal(got, np.sum(x.astype(np.float64), 0).astype(np.float32))
+
+
+def test_wide_sums_are_rounded_once():
+    pytest.importorskip("jax")
+    rng = np.random.default_rng(1)
+    x = np.concatenate([rng.normal(size=(3, 5, 400)) * 1e6, rng.normal(size=(3, 5, 400))], -1)
+    x = x.astype(np.float32)
+    for axis in ((2,), (0,), (0, 2), (1, 2)):
+        want = np.sum(x.astype(np.float64), axis)
+        f = functools.partial(ops.wide_sum, axis=axis)
+        for y in (f(x), ad.compile(f)(x)):
+            np.testing.assert_array_equal(y, want.astype(np.float32), strict=True)
+        y = np.asarray(ad.lower_jax(ad.trace(f, x))(x))
+        assert y.dtype == np.float32
+        assert np.all(np.abs(y - want) <= 1e-7 * (np.max(np.abs(x)) + np.abs(want)))
+    assert ops.wide_sum(np.ones(3, ml_dtypes.bfloat16)).dtype == ml_dtypes.bfloat16
+    huge = np.asarray([3e38, -3e38, 1.0], np.float32)  # no room to cut
+    assert np.asarray(ad.lower_jax(ad.trace(ops.wide_sum, huge))(huge)) in (0.0, 1.0)
 
 
 def test_mean_of_float16_does_not_overflow():

@@ -1,5 +1,6 @@
 """Softmax, log-softmax and logsumexp: digits at any margin, derivatives, edges, public reports."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -132,6 +133,67 @@ def test_gradient_rows_sum_to_zero(f: Any):
     for road, y in exact.roads(pull(f), x, g).items():
         rows = np.abs(np.sum(y.astype(np.float64), axis=1)) / np.max(np.abs(y), axis=1)
         assert np.max(rows) <= 1e-6, road
+
+
+def row_sums(y: Any) -> Any:
+    """The largest sum of a row, in units of its largest entry."""
+    y = np.asarray(y, np.float64)
+    return np.max(np.abs(np.sum(y, axis=-1)) / np.max(np.abs(y), axis=-1))
+
+
+COTANGENTS: dict[str, Callable[..., Any]] = {
+    "normal": lambda rng, shape: rng.normal(size=shape),
+    "positive": lambda rng, shape: rng.uniform(size=shape),
+    "one": lambda rng, shape: np.eye(shape[1])[rng.integers(0, shape[1], shape[0])],
+}
+
+
+@pytest.mark.parametrize("cotangents", COTANGENTS)
+@pytest.mark.parametrize(("rows", "classes"), [(50, 10), (20, 50), (4, 1000)])
+@pytest.mark.parametrize("f", [ops.softmax, ops.log_softmax], ids=["softmax", "log_softmax"])
+def test_gradient_rows_of_equal_and_of_unequal_classes_sum_to_zero(
+    f: Any, rows: int, classes: int, cotangents: str
+):
+    # entries that share one error of p times the sum of cotangents, and one of the last rounding
+    pytest.importorskip("jax")
+    rng = np.random.default_rng(30)
+    g = COTANGENTS[cotangents](rng, (rows, classes))
+    for spread in (0.0, 1.0, 5.0):
+        x = spread * rng.normal(size=g.shape)
+        for road, y in exact.roads(pull(f), x, g).items():
+            assert row_sums(y) <= 1e-6, (road, spread)
+        x, g = x.astype(np.float32), g.astype(np.float32)
+        runs: list[Callable[..., Any]] = [ad.compile(pull(f))]
+        if spread == 0:
+            runs.append(ad.lower_jax(ad.trace(pull(f), x, g)))
+        for run in runs:
+            y = np.asarray(run(x, g))
+            assert y.dtype == np.float32 and row_sums(y) <= 1e-6, spread
+
+
+@pytest.mark.parametrize("kept", [slice(None), slice(1, None, 3)], ids=["all", "masked"])
+def test_taking_a_row_sum_off_changes_entries_by_ulps(kept: slice):
+    rng = np.random.default_rng(31)
+    x, g = rng.normal(size=(20, 1000)), rng.normal(size=(20, 1000))
+    x[:, kept] -= 0.0 if kept == slice(None) else np.inf
+    x, g = (v.astype(np.float32).astype(np.float64) for v in (x, g))
+    p = scipy.special.softmax(x, -1)
+    want = g - p * np.sum(g, -1, keepdims=True)
+    size = np.abs(g) + p * np.sum(np.abs(g), -1, keepdims=True)
+    for road, y in exact.roads(pull(ops.log_softmax), x, g).items():
+        assert np.max(np.abs(y - want) / size) <= 1e-6, road
+        assert np.array_equal(y[p == 0], g[p == 0]), road
+
+
+def test_balanced_gradients_keep_second_derivatives():
+    rng = np.random.default_rng(32)
+    x, g, v = (rng.normal(size=(2, 40)) for _ in range(3))
+    p = scipy.special.softmax(x, -1)
+    tangent = p * (v - np.sum(p * v, -1, keepdims=True))
+    _, found = ad.jvp(lambda x: pull(ops.log_softmax)(x, g), (x,), (v,))
+    np.testing.assert_allclose(
+        found, -tangent * np.sum(g, -1, keepdims=True), rtol=1e-9, atol=1e-13
+    )
 
 
 def test_softmax_pullback_of_a_constant_is_exactly_zero():

@@ -15,7 +15,7 @@ from checks.gates.formats.stored import Array
 Compute = Callable[[list[Any]], Sequence[Any]]  # operands to results
 
 _ACTIVATIONS = ("RELU", "GELU", "SILU", "SIGMOID", "TANH")  # one operand, no parameters
-_REDUCTIONS = ("SUM", "MEAN", "MAX")
+_REDUCTIONS = ("SUM", "WIDE_SUM", "MEAN", "MAX")
 _ORDERED = ("SUB", "DIV", "MATMUL", "POW", "ATAN2")  # operands that do not commute
 _ROPE_BASES = (10000.0, 500000.0, 1000000.0)  # in use in published models
 _ROUNDED = ("RESHAPE", "CAST", "COPY", "TAP", "STOP_GRADIENT", "BROADCAST", "EXPAND", "GUARD")
