@@ -97,8 +97,10 @@ def _ours(call: Call) -> tuple[str, str]:
     except Exception as error:  # counted: a report should have said it
         return type(error).__name__, f"{error} ".splitlines()[0][:LONGEST]
     cause = report.cause.text if report.cause is not None else ""
+    if report.ok:
+        return str(report.verdict), ""
     failed = [check.name for check in report.checks if check.verdict == report.verdict]
-    return str(report.verdict), f"{', '.join(failed)}; {cause}" if cause else ", ".join(failed)
+    return str(report.verdict), "; ".join(filter(None, (", ".join(failed), cause)))
 
 
 def main(only: Sequence[str] = ()) -> None:
@@ -121,9 +123,11 @@ def main(only: Sequence[str] = ()) -> None:
             spent = [spent[0] + middle - start, spent[1] + time.perf_counter() - middle]
             ops.add(call.name)
             counts[verdict, theirs] += 1
-            if (verdict == "WRONG") != (theirs == "fail") and verdict != "VACUOUS":
+            differ = (verdict == "WRONG") != (theirs == "fail") and verdict != "VACUOUS"
+            if differ or not verdict.isupper():
                 shapes = [tuple(x.shape) for x in call.tensors]
-                lines.append(f"  {call.name} {shapes}: {verdict} ({why}); gradcheck {theirs}")
+                said = f"{verdict} ({why})" if why else verdict
+                lines.append(f"  {call.name} {shapes}: {said}; gradcheck {theirs}")
     print(f"{len(ops)} ops, {sum(counts.values())} samples at float64")
     for (verdict, theirs), n in sorted(counts.items(), key=lambda item: -item[1]):
         print(f"  ours {verdict:16} gradcheck {theirs:12} {n:5}")

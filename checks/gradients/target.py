@@ -22,6 +22,9 @@ class TargetError(AutodiffError, ValueError):
     """A call that cannot be checked: no arrays, or modes that contradict one another."""
 
 
+REFUSALS = (ValueError, ArithmeticError, RuntimeError, AssertionError)
+
+
 @dataclasses.dataclass
 class Tally:
     """How often the function and its derivatives were called; `diagnosis` calls of the function
@@ -31,6 +34,7 @@ class Tally:
     calls: int = 0
     derivatives: int = 0
     diagnosis: int = 0
+    refused: str = ""  # what the function last raised at a moved point
 
 
 @dataclasses.dataclass(frozen=True)
@@ -188,11 +192,21 @@ class Target:
         return [leaves[i] for i in self.smooth]
 
     def outputs(self, values: Sequence[Array]) -> list[Array]:
-        """The smooth results at points, in NumPy at their own dtypes; counted."""
+        """The smooth results at points, in NumPy at their own dtypes; counted.
+
+        A function that raises at a moved point has left its domain: NaN.
+        """
         self.tally.calls += 1
-        with np.errstate(all="ignore"):
-            flat = self.replay or self.flat
-            return [self.to_numpy(y) for y in flat(self.native(values))]
+        try:
+            with np.errstate(all="ignore"):
+                flat = self.replay or self.flat
+                return [self.to_numpy(y) for y in flat(self.native(values))]
+        except REFUSALS as error:
+            here = zip(values, self.points, strict=True)
+            if all(np.array_equal(v, p, equal_nan=True) for v, p in here):
+                raise
+            self.tally.refused = f"{type(error).__name__}: {error}".splitlines()[0]
+            return [np.full_like(y, np.nan) for y in self.centre]
 
     def to_numpy(self, value: Any) -> Array:
         """A result as a NumPy array."""

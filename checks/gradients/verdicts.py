@@ -364,6 +364,8 @@ def _outside(
         f"{path} = {x:.6g}: every step leaves the domain; "
         f"derivative {claimed / step:.6g}, one-sided slopes times {step:.3g}: {sides}"
     )
+    if target.tally.refused:
+        text += f"; outside it raises {target.tally.refused}"
     worst = Worst(target.point_paths[place.point], place.index, claimed / step, math.nan, math.inf)
     return Check(name, DOMAIN, math.inf, 0.0, math.inf, text, worst)
 

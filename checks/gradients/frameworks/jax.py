@@ -27,6 +27,7 @@ _NO_SUCH_MODE = (
     "do not support JVP",  # pure_callback, io_callback
     "callbacks do not support",
     "Linearization failed to produce known values",  # custom_vmap has no transpose
+    "gradient with respect to",  # "... not supported": betainc and its like
 )
 _RULE_ERRORS = ("Custom VJP bwd rule must", "Custom JVP rule must")
 _TYPES = re.compile(r"(\w+)\[([\d, ]*)\]")

@@ -117,3 +117,31 @@ def test_the_entry_at_the_domains_end_is_named():
     report = check_gradients(lambda x: np.sum(np.arcsin(x)), x)
     assert report.verdict == "DOMAIN"
     assert report.worst.index == (1,)
+
+
+def guarded(x):
+    if np.any(x > 1):
+        raise ValueError("x must be at most 1")
+    return np.sum(np.sqrt(1 - x) + x**2)
+
+
+def slope(x):
+    return 2 * x - 0.5 / np.sqrt(1 - x)
+
+
+@pytest.mark.parametrize("near", [0.5, 0.9, 0.999999])
+def test_a_function_that_raises_outside_its_domain_is_judged_inside(near):
+    x = np.array([near, 0.3])
+    assert check_gradients(guarded, x, gradient=slope).verdict == "PASS"
+    assert check_gradients(guarded, x, gradient=lambda x: 1.1 * slope(x)).verdict == "WRONG"
+
+
+def test_at_the_end_of_such_a_domain_the_report_says_what_was_raised():
+    report = check_gradients(guarded, np.array([1.0, 0.3]), gradient=slope)
+    assert report.verdict == "DOMAIN"
+    assert "outside it raises ValueError: x must be at most 1" in " ".join(str(report).split())
+
+
+def test_what_is_raised_at_the_point_itself_is_raised():
+    with pytest.raises(ValueError, match="at most 1"):
+        check_gradients(guarded, np.array([1.5, 0.3]), gradient=slope)

@@ -476,3 +476,15 @@ def test_the_dot_test_knows_a_narrow_dtype_inside(name, seed):
     assert report.verdict in ("PASS", "INCONCLUSIVE"), str(report)
     found = {c.name: c for c in report.checks}
     assert found["dot"].error > 1e-7 and found["dot"].verdict != "WRONG"
+
+
+def test_a_gradient_that_jax_says_it_has_not_is_not_defined():
+    from jax.scipy.special import betainc
+
+    x = np.random.default_rng(0).uniform(0.2, 0.8, 3)
+    report = check_gradients(betainc, x, x + 0.5, x, framework="jax", vmap=False)
+    assert report.verdict == "NOT_DEFINED"
+    assert (
+        check_gradients(betainc, x, x + 0.5, x, framework="jax", vmap=False, argnums=2).verdict
+        == "PASS"
+    )
