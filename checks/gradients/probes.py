@@ -75,6 +75,10 @@ def _mutation(target: Target) -> list[Check]:
     return found
 
 
+def _raised(target: Target) -> str:
+    return f"; the second raised {target.tally.refused}" if target.tally.refused else ""
+
+
 def _repeated(target: Target, notes: list[str]) -> list[Check]:
     second = target.outputs(target.points)
     inputs = sum(x.size for x in target.points)
@@ -84,7 +88,9 @@ def _repeated(target: Target, notes: list[str]) -> list[Check]:
             return [Check("probe", NONDETERMINISTIC, detail=text)]
         if equal(a, b):
             continue
-        worst = float(np.nanmax(np.abs(a.astype(complex) - b.astype(complex))))
+        gaps = np.abs(a.astype(complex) - b.astype(complex))
+        alike = np.array_equal(np.isnan(a), np.isnan(b))
+        worst = float(np.max(gaps, initial=0.0, where=~np.isnan(gaps))) if alike else np.inf
         size = float(np.nanmax(np.abs(a.astype(complex)), initial=0.0))
         reordering = constant("nondeterminism_units") * inputs * unit_of(a.dtype)
         if worst <= min(reordering, constant("nondeterminism_note")) * size:
@@ -92,7 +98,7 @@ def _repeated(target: Target, notes: list[str]) -> list[Check]:
             continue
         text = (
             f"two calls with equal arguments differ by {worst:.3g} in result {i} "
-            f"(size {size:.3g}): "
+            f"(size {size:.3g}){_raised(target)}: "
             "fix the random numbers (pass a seed or key), or switch to evaluation mode"
         )
         return [Check("probe", NONDETERMINISTIC, detail=text)]

@@ -145,3 +145,50 @@ def test_at_the_end_of_such_a_domain_the_report_says_what_was_raised():
 def test_what_is_raised_at_the_point_itself_is_raised():
     with pytest.raises(ValueError, match="at most 1"):
         check_gradients(guarded, np.array([1.5, 0.3]), gradient=slope)
+
+
+@pytest.mark.parametrize("how", ["raises", "nan"])
+def test_a_second_call_at_the_point_that_fails_is_nondeterministic(how):
+    calls = []
+
+    def tired(x):
+        calls.append(1)
+        if len(calls) == 2 and how == "raises":
+            raise ValueError("no more")
+        return x**2 * (np.nan if len(calls) == 2 else 1.0)
+
+    report = check_gradients(tired, X, gradient=None, vjp=lambda x, ct: (2 * x * ct,))
+    assert report.verdict == "NONDETERMINISTIC"
+    assert ("raised ValueError: no more" in " ".join(str(report).split())) == (how == "raises")
+
+
+def test_what_only_float32_reaches_names_the_entry_at_the_domains_end():
+    def only(x):
+        if x.dtype != np.float32:
+            raise TypeError("float32 alone")
+        return np.sum(np.arcsin(x))
+
+    report = check_gradients(only, np.array([0.1, 0.5, 0.9999999, 0.3, 0.2], np.float32))
+    assert report.verdict == "DOMAIN"
+    assert report.worst.index == (2,)
+
+
+def test_slopes_that_grow_at_a_root_are_no_jump_at_the_point():
+    def f(x, y):
+        return x * np.sqrt(np.abs(y))
+
+    report = check_gradients(
+        f, np.ones(5), np.zeros(5), vjp=lambda x, y, ct: (0 * ct + 0.1, 0 * ct)
+    )
+    assert report.verdict == "WRONG"
+    assert "jumps at" not in str(report)
+
+
+@pytest.mark.parametrize("seed", [1, 5])
+def test_entries_of_a_staircase_are_not_decided_by_its_stairs(seed):
+    x = np.random.default_rng(seed).normal(size=20)
+    report = check_gradients(
+        lambda x: np.round(x, 3) * x, x, vjp=lambda x, ct: (ct * np.round(x, 3),), seed=seed
+    )
+    assert report.verdict == "INCONCLUSIVE"
+    assert [c.name for c in report.checks if c.verdict == "INCONCLUSIVE"] == ["jacobian"]
