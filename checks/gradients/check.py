@@ -132,7 +132,7 @@ def check_gradients(
             checks += framework_checks(target) if surfaces else []
             if failed and explain:
                 diagnosis = diagnose(*_seen(target, found, failed), checks, failed, notes)
-    notes = [*notes, *dict.fromkeys(target.notes)]
+    notes = [*notes, *dict.fromkeys(target.notes), *_refused(target)]
     report = _report(target, checks, diagnosis, allowed, notes, start)
     changed = {
         "order": (order, 1),
@@ -167,6 +167,12 @@ def _derivatives(
         more, wrong = higher_orders(target, order, names, tolerance, notes)
         checks, failed = [*checks, *more], [*failed, *wrong]
     return checks, failed
+
+
+def _refused(target: Target) -> list[str]:
+    """A note of what the function raised at moved points."""
+    what = target.tally.refused
+    return [f"at some steps it raises {what}: taken for the end of its domain"] if what else []
 
 
 def _branches(target: Target) -> list[str]:

@@ -138,3 +138,17 @@ def test_error_texts():
         ShapeError, match=r"NORM is not defined for ord=1.0\n.*\nuse autodiff.ops.norm"
     ):
         bind("NORM", np.ones(2), axis=(0,), ord=1.0, keepdims=False)
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((3, 1), 1), ((), None), ((2, 3), ())])
+def test_the_deviation_of_one_value_is_zero_with_all_its_derivatives(shape, axis):
+    x, w, v = np.random.default_rng(4).normal(size=(3, *shape))
+
+    def f(x):
+        return np.sum((w + x) * (1 + ops.std(x, axis=axis, keepdims=axis == 1)) ** 2)
+
+    slope = ad.grad(f)
+    np.testing.assert_array_equal(ops.std(x, axis=axis), np.std(x, axis=axis))
+    np.testing.assert_allclose(slope(x), np.ones(shape), rtol=1e-15)
+    np.testing.assert_array_equal(ad.jvp(slope, (x,), (v,))[1], np.zeros(shape))
+    np.testing.assert_array_equal(ad.grad(lambda x: np.sum(v * slope(x)))(x), np.zeros(shape))

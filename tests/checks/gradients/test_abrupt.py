@@ -4,6 +4,10 @@ import numpy as np
 import pytest
 
 from checks import check_gradients
+from checks.gradients.abrupt import agrees_nearby, jumping
+from checks.gradients.evidence import Evidence
+from checks.gradients.framework import framework
+from checks.gradients.target import Target
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=5)
@@ -139,6 +143,7 @@ def test_a_function_that_raises_outside_its_domain_is_judged_inside(near):
 def test_at_the_end_of_such_a_domain_the_report_says_what_was_raised():
     report = check_gradients(guarded, np.array([1.0, 0.3]), gradient=slope)
     assert report.verdict == "DOMAIN"
+    assert any("at some steps it raises ValueError" in note for note in report.notes)
     assert "outside it raises ValueError: x must be at most 1" in " ".join(str(report).split())
 
 
@@ -168,7 +173,7 @@ def test_what_only_float32_reaches_names_the_entry_at_the_domains_end():
             raise TypeError("float32 alone")
         return np.sum(np.arcsin(x))
 
-    report = check_gradients(only, np.array([0.1, 0.5, 0.9999999, 0.3, 0.2], np.float32))
+    report = check_gradients(only, np.array([0.1, 0.5, 0.99998, 0.3, 0.2], np.float32))
     assert report.verdict == "DOMAIN"
     assert report.worst.index == (2,)
 
@@ -192,3 +197,50 @@ def test_entries_of_a_staircase_are_not_decided_by_its_stairs(seed):
     )
     assert report.verdict == "INCONCLUSIVE"
     assert [c.name for c in report.checks if c.verdict == "INCONCLUSIVE"] == ["jacobian"]
+
+
+def evidence_of(f, *args, gradient):
+    target = Target("f", framework("numpy"), f, args)
+    cotangents = [np.random.default_rng(5).normal(size=y.shape) for y in target.centre]
+    return Evidence(target, cotangents, gradient)
+
+
+@pytest.mark.parametrize(
+    ("f", "found"),
+    [
+        (hinge, [1]),
+        (lambda x, y: x * np.sqrt(np.abs(y - LABELS)), []),  # falls with the root of the step
+        (lambda x, y: x * np.abs(y - LABELS), []),  # with the step
+        (lambda x, y: np.sin(x * y), []),  # with its square
+        (lambda x, y: np.where(x == X, 1.0, 0.0) * np.where(y == 1, 1.0, 2.0), [0, 1]),
+    ],
+)
+def test_which_arguments_a_function_jumps_along(f, found):
+    evidence = evidence_of(f, X, LABELS, gradient=[np.zeros(5), np.zeros(5)])
+    direction = [np.random.default_rng(6).normal(size=5) for _ in range(2)]
+    assert jumping(evidence, direction) == found
+
+
+def stairs(x):
+    return np.round(x, 3) * x
+
+
+@pytest.mark.parametrize(("factor", "agrees"), [(1.0, True), (1.02, False), (1.5, False)])
+def test_the_finest_steps_agree_with_the_slope_of_one_stair_alone(factor, agrees):
+    x = np.random.default_rng(1).normal(size=20)
+    evidence = evidence_of(stairs, x, gradient=[np.zeros(20)])
+    evidence.gradient = [factor * evidence.cotangents[0] * np.round(x, 3)]
+    probes = [evidence.confirmed(*evidence.careful([e * x]))[0] for e in np.eye(20)]
+    off = [p for p in probes if not p.agrees]
+    assert off
+    assert [agrees_nearby(evidence, p) for p in off] == [agrees] * len(off)
+
+
+def test_what_float16_inside_hides_is_no_staircase():
+    def f(x):
+        return (x.astype(np.float16) ** 2).astype(np.float64)
+
+    evidence = evidence_of(f, X, gradient=[np.zeros(5)])
+    probe, _ = evidence.careful([np.random.default_rng(6).normal(size=5)])
+    assert not probe.agrees
+    assert not agrees_nearby(evidence, probe)

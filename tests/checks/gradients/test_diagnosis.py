@@ -1,7 +1,6 @@
 """A wrong gradient's cause: each fault is named, and no fault by another's name."""
 
 import inspect
-import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -12,11 +11,9 @@ import pytest
 
 import autodiff as ad
 from checks.gradients.check import check_gradients
-from checks.gradients.diagnosis import diagnose, trial
 from checks.gradients.report import GradientReport
 from checks.gradients.wording import LINES, text
 from checks.power.inject import mutated
-from checks.tolerances import constant
 
 Array = np.ndarray[Any, Any]
 rng = np.random.default_rng(7)
@@ -25,15 +22,7 @@ CUBE = rng.normal(size=(3, 2, 4))
 SHAPES = {"vector": VECTOR, "matrix": MATRIX, "square": SQUARE, "cube": CUBE}
 
 
-@pytest.fixture(autouse=True)
-def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No time limit: what is found must not depend on the machine."""
-
-    def patient(name: str) -> float:
-        return math.inf if name == "diagnosis_seconds" else constant(name)
-
-    monkeypatch.setattr(trial, "constant", patient)
-    monkeypatch.setattr(diagnose, "constant", patient)
+pytestmark = pytest.mark.usefixtures("unhurried")
 
 
 def check(f: Callable[..., Any], *args: Any, **options: Any) -> GradientReport:

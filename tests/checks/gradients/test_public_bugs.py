@@ -2,7 +2,6 @@
 that is right or none at all.
 """
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -11,9 +10,7 @@ import pytest
 from scipy.special import erf, expit, softmax
 
 from checks.gradients.check import check_gradients
-from checks.gradients.diagnosis import diagnose, trial
 from checks.gradients.report import GradientReport
-from checks.tolerances import constant
 
 Array = np.ndarray[Any, Any]
 rng = np.random.default_rng(11)
@@ -22,15 +19,7 @@ Y = rng.normal(size=(5, 4))
 SPD = SQUARE @ SQUARE.T + 4 * np.eye(4)
 
 
-@pytest.fixture(autouse=True)
-def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No time limit: what is found must not depend on the machine."""
-
-    def patient(name: str) -> float:
-        return math.inf if name == "diagnosis_seconds" else constant(name)
-
-    monkeypatch.setattr(trial, "constant", patient)
-    monkeypatch.setattr(diagnose, "constant", patient)
+pytestmark = pytest.mark.usefixtures("unhurried")
 
 
 BUGS: dict[str, tuple[Callable[[], GradientReport], str, str]] = {}
