@@ -237,10 +237,13 @@ def test_the_finest_steps_agree_with_the_slope_of_one_stair_alone(factor, agrees
 
 
 def test_what_float16_inside_hides_is_no_staircase():
-    def f(x):
-        return (x.astype(np.float16) ** 2).astype(np.float64)
+    weights = np.random.default_rng(7).normal(size=50)
 
-    evidence = evidence_of(f, X, gradient=[np.zeros(5)])
-    probe, _ = evidence.careful([np.random.default_rng(6).normal(size=5)])
+    def f(x):
+        return np.sum(weights * (x.astype(np.float16) ** 2).astype(np.float64))
+
+    x = np.random.default_rng(8).normal(size=50)
+    evidence = evidence_of(f, x, gradient=[np.zeros(50)])
+    probe, _ = evidence.confirmed(*evidence.careful([np.random.default_rng(6).normal(size=50)]))
     assert not probe.agrees
     assert not agrees_nearby(evidence, probe)
